@@ -36,12 +36,12 @@ sys.exit(int(server.recv(9)))
 MAX_PAIRS = 200
 """Size of the splits of the phrasebook: preparing all of its pairs would take seconds."""
 PRELOADED = (
-    "filelock",
     "jinja2",
     "matplotlib.figure",
     "nmt.evaluate.evaluation",
     "nmt.jobs.synthesis",
     "nmt.training.session",
+    "portalocker",
     "safetensors.torch",
 )
 

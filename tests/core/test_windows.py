@@ -18,7 +18,7 @@ WINDOWS = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
 # Import before the patch, which is for nmt only
-import multiprocessing.spawn, filelock, pyarrow, zoneinfo, jinja2, safetensors.torch, sacrebleu
+import multiprocessing.spawn, portalocker, pyarrow, zoneinfo, jinja2, safetensors.torch, sacrebleu
 import torch.utils.data, tqdm, typer.rich_utils
 for name in ("fcntl", "pwd", "grp", "readline", "resource", "termios"):
     sys.modules[name] = None

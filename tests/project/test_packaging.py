@@ -25,13 +25,12 @@ from typing import Any
 import httpx
 import pytest
 from commandline import several_commands
-from filelock import FileLock
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import lock
 import nmt
-from nmt.core import packages
+from nmt.core import packages, paths
 from nmt.engines import engine_builds, native
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -445,7 +444,7 @@ def dists(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build both distributions, once for all workers."""
     base = tmp_path_factory.getbasetemp()
     directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dists"
-    with FileLock(f"{directory}.lock"):
+    with paths.locked(directory.with_suffix(".lock"), lambda: None):
         if not directory.exists():
             environment = os.environ | {"PYTHON": sys.executable}
             if "CI" not in os.environ:  # compiles eight times as fast

@@ -61,20 +61,17 @@ class Shortlist:
     def candidates(self, source: Sequence[int], required: Sequence[int] = ()) -> NDArray[np.int32]:
         """Return the candidates of a sentence with these ids in a shared vocabulary, and required
         ones, in ascending order: [C]."""
-        parts: list[NDArray[np.integer[Any]]] = [
-            np.arange(self.num_frequent),
-            np.array([*source, *required], np.int64),
-        ]
+        is_candidate_V = np.zeros(self.vocab_size, bool)
+        is_candidate_V[: self.num_frequent] = True
+        is_candidate_V[[*source, *required]] = True
         for token in set(source):
             first, end = self.starts_V1[token : token + 2].tolist()
-            parts.append(self.translations_N[first:end])
-        candidates_C = np.unique(np.concatenate(parts).astype(np.int32))
+            is_candidate_V[self.translations_N[first:end]] = True
         # The next ids fill up the last group of `MULTIPLE`.
-        missing = -len(candidates_C) % MULTIPLE
-        last = min(self.num_frequent + len(candidates_C) + missing, self.vocab_size)
-        next_ids = np.arange(self.num_frequent, last, dtype=np.int32)
-        others = np.setdiff1d(next_ids, candidates_C, assume_unique=True)[:missing]
-        return np.sort(np.concatenate((candidates_C, others)))
+        missing = -np.count_nonzero(is_candidate_V) % MULTIPLE
+        others = np.flatnonzero(~is_candidate_V[self.num_frequent :])[:missing]
+        is_candidate_V[self.num_frequent + others] = True
+        return np.flatnonzero(is_candidate_V).astype(np.int32)
 
     @classmethod
     def find(cls, run: Path, vocab_size: int) -> Shortlist | None:

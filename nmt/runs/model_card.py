@@ -248,7 +248,7 @@ def _describe_training(training: dict[str, Any]) -> list[str]:
     templates = [
         (
             "{updates:,} of {total_updates:,} updates, batches of up to {batch_tokens:,} tokens,"
-            " {epochs}, {size} target tokens, {duration}"
+            " epoch {last_epoch}, {size} target tokens, {duration}"
         ),
         "{optimizer}, {schedule}, {precision}, seed {seed}",
     ]
@@ -259,8 +259,8 @@ def _describe_training(training: dict[str, Any]) -> list[str]:
         )
     size = format_count(training["tokens"])
     duration = format_duration(3600 * training["hours"])
-    epochs = counted(training["epoch"], "complete epoch")
-    values = training | {"size": size, "duration": duration, "epochs": epochs}
+    last_epoch = training["epoch"] + 1  # may be incomplete
+    values = training | {"size": size, "duration": duration, "last_epoch": last_epoch}
     return [template.format_map(values) for template in templates]
 
 

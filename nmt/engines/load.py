@@ -40,7 +40,7 @@ def load_engine(
         UsageError: the device does not support the precision for this model.
     """
     configs = [each.config.model for each in files]
-    shortlist = Shortlist.find(files[0].run, len(files[0].tokenizer))
+    shortlist = Shortlist.find(files[0].run, files[0].tokenizer)
     if not runs_natively(configs, device):
         models = [load_model(each).model for each in files]
         return _pytorch_engine(models, device, precision, detokenize, shortlist)

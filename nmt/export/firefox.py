@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ from nmt.models.importers.firefox import SHORTLISTS
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
 from nmt.runs.model_files import LoadedModel
 from nmt.search.shortlist import Shortlist
+from nmt.text.separate_tokenizer import SeparateTokenizer
 from nmt.text.tokenizer import BOS, PAD, Tokenizer
 
 MULTIPLE = 64
@@ -83,18 +85,44 @@ def export(loaded: LoadedModel, directory: Path, *, calibrate_with: str = "") ->
     log(f"calibrating with {len(sentences)} sentences of {name}")
     multipliers = calibrate(model, loaded.tokenizer, sentences)
     pair = loaded.config.data.src + loaded.config.data.tgt
-    content = marian_binary.write(_items(model, multipliers))
+    vocabulary = _Vocabulary.of(loaded.tokenizer)
+    content = marian_binary.write(_items(model, multipliers, vocabulary.ids_F))
     (directory / f"model.{pair}.intgemm.alphas.bin").write_bytes(content)
-    (directory / f"vocab.{pair}.spm").write_bytes(loaded.tokenizer.model)
-    shortlist = Shortlist.find(loaded.run, len(loaded.tokenizer))
+    (directory / f"vocab.{pair}.spm").write_bytes(vocabulary.model)
+    shortlist = Shortlist.find(loaded.run, loaded.tokenizer)
     if shortlist:
+        shortlist = shortlist.with_ids(vocabulary.ids_F, vocabulary.ids_F)
         name = f"lex.{shortlist.num_frequent}.{shortlist.max_translations}.{pair}.s2t.bin"
         (directory / name).write_bytes(shortlist.write())
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """The vocabulary of an export."""
+
+    model: bytes
+    """The SentencePiece model of both languages."""
+    ids_F: NDArray[np.int64]
+    """The id in nmt of each of its pieces."""
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> _Vocabulary:
+        """Return the vocabulary of a tokenizer, which may be imported."""
+        if not isinstance(tokenizer, SeparateTokenizer):
+            return cls(tokenizer.model, np.arange(len(tokenizer)))
+        if tokenizer.source != tokenizer.target:
+            raise UsageError(
+                "exports for Firefox have one vocabulary for both languages",
+                "train a model with --config firefox",
+            )
+        return cls(tokenizer.source, np.array(tokenizer.ids_of_model()))
 
 
 def _check(loaded: LoadedModel) -> None:
     """Raise a UsageError for options that every other export supports."""
     config = loaded.config.model
+    vocabulary = _Vocabulary.of(loaded.tokenizer)
+    model_type = Tokenizer(vocabulary.model).model_type
     required = {"norm_position": "post", "tie_embeddings": True, "layer_sharing": 1}
     for name, value in required.items():
         if getattr(config, name) != value:
@@ -102,19 +130,25 @@ def _check(loaded: LoadedModel) -> None:
                 f"Firefox does not support model.{name}={getattr(config, name)}",
                 "train a model with --config firefox",
             )
-    if loaded.tokenizer.model_type != "unigram":
+    if model_type != "unigram":
         raise UsageError(
-            f"Firefox does not support a tokenizer of type {loaded.tokenizer.model_type}",
+            f"Firefox does not support a tokenizer of type {model_type}",
             "train a model with --set tokenizer.model_type=unigram",
         )
     sizes = {"model.dim": config.dim, "model.ffn_dim": config.ffn_dim}
     for name, size in sizes.items():
         if size % MULTIPLE:
             raise UsageError(f"{name} ({size}) must be a multiple of {MULTIPLE} for Firefox")
-    if len(loaded.tokenizer) % 8:
-        raise UsageError(
-            f"the vocabulary size ({len(loaded.tokenizer)}) must be a multiple of 8 for Firefox"
-        )
+    vocab_size = len(vocabulary.ids_F)
+    if vocab_size % 8:
+        raise UsageError(f"the vocabulary size ({vocab_size}) must be a multiple of 8 for Firefox")
+    options = {
+        "lowercase_all_caps": loaded.config.lowercase_all_caps,
+        "data.placeholders": loaded.config.data.placeholders,
+    }
+    for name, is_set in options.items():
+        if is_set:
+            log(f"warning: {name} of the model has no effect in Firefox")
 
 
 @torch.inference_mode()
@@ -168,8 +202,11 @@ def _quantize(weight_OI: NDArray[np.float32]) -> Quantized:
     return Quantized.of(weight_OI, max_multiplier=MAX_PAIR / largest)
 
 
-def _items(model: Transformer, multipliers: Mapping[str, float]) -> dict[str, Item]:
-    """Return the parameters, multipliers and options as items of a binary model."""
+def _items(
+    model: Transformer, multipliers: Mapping[str, float], ids_F: NDArray[np.int64]
+) -> dict[str, Item]:
+    """Return the parameters, multipliers and options as items of a binary model, whose vocabulary
+    has these ids."""
     weights = {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
     items: dict[str, Item] = {}
     for matrix in matrices(model.config):
@@ -178,12 +215,12 @@ def _items(model: Transformer, multipliers: Mapping[str, float]) -> dict[str, It
         items[f"{marian_name}_scale"] = weights[f"{name}.weight"][None]
         items[f"{marian_name}_bias"] = weights[f"{name}.bias"][None]
     embeddings_VD = weights["embeddings.shared"]
-    items[EMBEDDINGS] = _quantize(embeddings_VD)
+    items[EMBEDDINGS] = _quantize(embeddings_VD[ids_F])
     items[OUTPUT_MULTIPLIER] = _scalar(multipliers[EMBEDDINGS])
     bias_V = weights.get("output_bias_V", np.zeros(len(embeddings_VD), np.float32)).copy()
     bias_V[[PAD, BOS]] = MASKED
-    items[OUTPUT_BIAS] = bias_V[None]
-    items[OPTIONS] = _options(model, len(embeddings_VD))
+    items[OUTPUT_BIAS] = bias_V[ids_F][None]
+    items[OPTIONS] = _options(model, len(ids_F))
     return items
 
 
@@ -267,8 +304,10 @@ def load(directory: Path) -> Translate:
     """
     fxtranslate = require_package("fxtranslate", "fxtranslate")
     (model,) = directory.glob("model.*.bin")
-    (vocabulary,) = directory.glob("vocab.*.spm")
-    content = vocabulary.read_bytes()
-    shortlists = [file.read_bytes() for file in directory.glob(SHORTLISTS)]
-    translator = fxtranslate.Translator(model.read_bytes(), content, content, *shortlists)
+    files = [*directory.glob("vocab.*.spm")] * 2
+    if not files:
+        files = [*directory.glob("srcvocab.*.spm"), *directory.glob("trgvocab.*.spm")]
+    files += directory.glob(SHORTLISTS)
+    contents = [file.read_bytes() for file in files]
+    translator = fxtranslate.Translator(model.read_bytes(), *contents)
     return lambda sentences: [translator.translate(sentence) for sentence in sentences]

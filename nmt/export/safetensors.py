@@ -19,7 +19,8 @@ from nmt.models import discovery
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import META, WEIGHTS
 from nmt.runs.model_files import LoadedModel
-from nmt.runs.quantization import SCALE, quantize
+from nmt.runs.quantization import SCALE, quantize, read_multipliers, write_multipliers
+from nmt.search.shortlist import Shortlist
 from nmt.translation import confidence
 
 Weights = Mapping[str, Tensor]
@@ -44,7 +45,8 @@ def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> No
     """Write a run with one checkpoint into an existing directory, for `nmt translate --model`.
 
     `weights` are fp32; bf16 for half the size; int8 for a quarter (`nmt.runs.quantization`). The
-    precision of inference does not depend on it.
+    precision of inference does not depend on it. The shortlist and the multipliers of the model
+    belong to the export.
 
     Raises:
         ConfigError: the type of weights is unknown.
@@ -57,7 +59,16 @@ def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> No
     meta = checkpoint.read_meta(loaded.checkpoint)
     step = directory / f"step-{meta['progress']['step']:06d}"  # also for an average
     step.mkdir()
-    save_file(dict(WEIGHT_TYPES[weights](loaded.model.state_dict())), step / WEIGHTS)
+    multipliers = read_multipliers(loaded.checkpoint)
+    if multipliers is None:
+        tensors = WEIGHT_TYPES[weights](loaded.model.state_dict())
+    else:  # another scale would change its integers
+        matrices = checkpoint.read_stored_weights(loaded.checkpoint)
+        tensors = {name: torch.from_numpy(array) for name, array in matrices.items()}
+        write_multipliers(step, multipliers)
+    save_file(dict(tensors), step / WEIGHTS)
+    if shortlist := Shortlist.find(loaded.run, loaded.tokenizer):
+        shortlist.save(directory)
     meta["sha256"] = {WEIGHTS: sha256(step / WEIGHTS)}
     confidence.copy(loaded, directory, step / WEIGHTS)
     (step / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
@@ -66,7 +77,10 @@ def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> No
 def load(directory: Path) -> Translate:
     """Return a function that translates with a directory written by `export`."""
     loaded = discovery.load(directory)
-    model, source_eos = loaded.model, loaded.config.model.source_eos
     return greedy_translator(
-        TorchModel([model]), loaded.tokenizer, model.max_positions, source_eos=source_eos
+        TorchModel([loaded.model]),
+        loaded.tokenizer,
+        loaded.model.max_positions,
+        source_eos=loaded.config.model.source_eos,
+        shortlist=Shortlist.find(directory, loaded.tokenizer),
     )

@@ -126,6 +126,8 @@ def read(content: bytes) -> dict[str, Item]:
     for i, entry in enumerate(entries):
         data = reader.take(entry.num_bytes)
         items[names[i]] = _item(names[i], shapes[i], entry.type, data)
+    if reader.position != len(content):
+        raise ValueError("it has more than its items")
     return items
 
 

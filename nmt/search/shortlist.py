@@ -2,8 +2,8 @@
 layer is restricted (Jean et al. 2015, section 3.2; Mi et al. 2016).
 
 The candidates of a sentence are the most frequent tokens, the translations of each of its tokens
-and, with a shared vocabulary, its tokens themselves. The file is the binary format of Marian, all
-numbers little-endian:
+and of the end token, and, with a shared vocabulary, its tokens themselves. The file is the binary
+format of Marian, all numbers little-endian:
 
     magic, checksum, number of frequent tokens, most translations of a token, number of offsets,
     number of translations                                              u64 each
@@ -19,7 +19,7 @@ import contextlib
 import hashlib
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 
 from nmt.core import untrusted_files
 from nmt.core.paths import write_bytes, write_text
+from nmt.text.separate_tokenizer import SeparateTokenizer
+from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 MAGIC = 0xF11A48D5013417F5
 FILE = "shortlist.s2t.bin"
@@ -52,6 +54,10 @@ class Shortlist:
     starts_V1: NDArray[np.uint64]
     """Index of the first translation of each source id; and the end."""
     translations_N: NDArray[np.uint32]
+    has_own_tokens: bool = True
+    """Whether the tokens of a sentence are candidates: those of a shared vocabulary."""
+    excluded: tuple[int, ...] = ()
+    """Ids that the vocabulary of the original file does not have."""
 
     @property
     def vocab_size(self) -> int:
@@ -59,22 +65,27 @@ class Shortlist:
         return len(self.starts_V1) - 1
 
     def candidates(self, source: Sequence[int], required: Sequence[int] = ()) -> NDArray[np.int32]:
-        """Return the candidates of a sentence with these ids in a shared vocabulary, and required
-        ones, in ascending order: [C]."""
+        """Return the candidates of a sentence with these ids, and required ones, in ascending
+        order: [C]."""
         is_candidate_V = np.zeros(self.vocab_size, bool)
         is_candidate_V[: self.num_frequent] = True
-        is_candidate_V[[*source, *required]] = True
-        for token in set(source):
+        for token in {*source, EOS}:
             first, end = self.starts_V1[token : token + 2].tolist()
             is_candidate_V[self.translations_N[first:end]] = True
+        if self.has_own_tokens:
+            is_candidate_V[list(source)] = True
+        is_candidate_V[list(self.excluded)] = False
+        is_candidate_V[list(required)] = True
         # The next ids fill up the last group of `MULTIPLE`.
         missing = -np.count_nonzero(is_candidate_V) % MULTIPLE
-        others = np.flatnonzero(~is_candidate_V[self.num_frequent :])[:missing]
-        is_candidate_V[self.num_frequent + others] = True
+        is_left_V = ~is_candidate_V
+        is_left_V[list(self.excluded)] = False
+        next_ids = np.flatnonzero(is_left_V[self.num_frequent :])[:missing]
+        is_candidate_V[self.num_frequent + next_ids] = True
         return np.flatnonzero(is_candidate_V).astype(np.int32)
 
     @classmethod
-    def find(cls, run: Path, vocab_size: int) -> Shortlist | None:
+    def find(cls, run: Path, tokenizer: Tokenizer) -> Shortlist | None:
         """Return the shortlist of a run; None: it has none.
 
         Raises:
@@ -87,7 +98,17 @@ class Shortlist:
         with untrusted_files.errors_of(path, hint):
             content = untrusted_files.read_bytes(path, MAX_BYTES)
             is_intact = hashlib.sha256(content).hexdigest() == _recorded_digest(run)
-            return cls.read(content, vocab_size, vocab_size, is_intact=is_intact)
+            vocab_size = len(tokenizer)
+            shortlist = cls.read(content, vocab_size, vocab_size, is_intact=is_intact)
+            return shortlist.of_tokenizer(tokenizer)
+
+    def of_tokenizer(self, tokenizer: Tokenizer) -> Shortlist:
+        """Return the shortlist with what the kind of the tokenizer tells: an imported one may have
+        two vocabularies, and has ids for padding and the start that the model lacks."""
+        if not isinstance(tokenizer, SeparateTokenizer):
+            return self
+        has_own_tokens = tokenizer.source == tokenizer.target
+        return replace(self, has_own_tokens=has_own_tokens, excluded=(PAD, BOS))
 
     def save(self, run: Path) -> Path:
         """Write the shortlist of a run, and return its file."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -96,7 +97,7 @@ class SeparateTokenizer(Tokenizer):
 
     def encode_batch(self, lines: Sequence[str], *, target: bool = False) -> list[list[int]]:
         """Return the piece ids of many lines of one side, using all cores."""
-        languages = [None if target else _LANGUAGE.match(line) for line in lines]
+        languages = [None if target else self._language(line) for line in lines]
         rests = (
             line[match.end() :] if match else line
             for line, match in zip(lines, languages, strict=True)
@@ -114,6 +115,21 @@ class SeparateTokenizer(Tokenizer):
         there is none."""
         match = _LANGUAGE.match(text)
         return match[0] if match else ""
+
+    def _language(self, text: str) -> re.Match[str] | None:
+        """Return the match of a prefix that the vocabulary has; another one is text."""
+        match = _LANGUAGE.match(text)
+        return match if match and match[1] in self._ids else None
+
+    def ids_of_model(self) -> list[int]:
+        """Return the id of each piece of the SentencePiece model of the source."""
+        special_ids = {self._source.unk_id(): UNK, self._source.eos_id(): EOS}
+        ids = []
+        for i in range(self._source.get_piece_size()):
+            piece = self._source.id_to_piece(i)
+            name = f"{piece}_" if piece in SPECIAL_PIECES else piece
+            ids.append(special_ids[i] if i in special_ids else self._ids[name])
+        return ids
 
     def pieces_to_ids(self, pieces: Iterable[str]) -> list[int]:
         """Return the ids of pieces; UNK for a piece outside the vocabulary."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import io
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 import yaml
 from commandline import CommandLine, sentences
@@ -33,7 +35,7 @@ from nmt.runs import checkpoint
 from nmt.runs.model_files import LoadedModel
 from nmt.runs.quantization import MULTIPLIERS
 from nmt.search.shortlist import FILE, Shortlist
-from nmt.text.tokenizer import EOS, train
+from nmt.text.tokenizer import EOS, load_processor, train
 
 MODEL = "model.ende.intgemm.alphas.bin"
 VOCAB = "vocab.ende.spm"
@@ -79,7 +81,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert len(loaded.tokenizer) % 8 == 0
     model: Any = loaded.model
     ranges = firefox.calibrate(model, loaded.tokenizer, SOURCES[:50])
-    (directory / MODEL).write_bytes(marian_binary.write(firefox._items(model, ranges)))
+    ids = np.arange(len(loaded.tokenizer))
+    (directory / MODEL).write_bytes(marian_binary.write(firefox._items(model, ranges, ids)))
     (directory / VOCAB).write_bytes(loaded.tokenizer.model)
     return directory
 
@@ -205,7 +208,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "half of the data": (cut(MODEL, 50_000), "truncated"),
     "other version": (set_header((0, 2)), "not a binary Marian model of version 1"),
     "many items": (set_header((1, 2**40)), "too many items"),
-    "no items": (set_header((1, 0)), "has no valid special:model.yml"),
+    "no items": (set_header((1, 0)), "has more than its items"),
     "long name": (set_header((2, 2**63)), "truncated"),
     "unknown type": (set_header((3, 0x1234)), "the type 0x1234 of"),
     "many dimensions": (set_header((4, 2**32)), "too many dimensions"),
@@ -400,7 +403,8 @@ def test_public_configs_are_supported(
 def test_unknown_options_are_named(student: Path, capsys: pytest.CaptureFixture[str]) -> None:
     set_option(student, "new-option", 3)
     importers.read(student)
-    assert "ignoring 1 unknown option of the model: new-option" in capsys.readouterr().err
+    message = "ignoring 1 unknown option of the model, which may change translations: 'new-option'"
+    assert f"nmt: warning: {message}" in capsys.readouterr().err
 
 
 def test_the_documented_config_fields_are_those_of_the_import() -> None:
@@ -506,6 +510,84 @@ def test_translations_are_those_of_firefox(student: Path, has_shortlist: bool) -
     expected = firefox.load(student)(sources)
     assert sum(map(len, expected)) > 20 * len(sources)
     assert [text.strip() for text in translations] == [text.strip() for text in expected]
+
+
+def mozilla_vocabulary(lines: list[str], vocab_size: int) -> bytes:
+    """Return a SentencePiece model whose first ids are </s> and <unk>, as those of Mozilla."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=vocab_size,
+        eos_id=0,
+        unk_id=1,
+        bos_id=-1,
+        pad_id=-1,
+        byte_fallback=True,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+@pytest.mark.parametrize("target_size", [288, 296])
+def test_translations_with_two_vocabularies_are_those_of_firefox(
+    student: Path, target_size: int
+) -> None:
+    pytest.importorskip("fxtranslate", reason="fxtranslate is not installed")
+    rng = np.random.default_rng(0)
+    items = items_of(student)
+    items.pop(EMBEDDINGS)
+    multiplier = items.pop(OUTPUT_MULTIPLIER)
+    assert isinstance(multiplier, np.ndarray)
+    number = Quantized(np.full(1, 127, np.int8), 127 / multiplier.item())
+    items[f"decoder_{EMBEDDINGS}{MULTIPLIER}"] = number
+    sources, targets = sentences(600)
+    sides = [("encoder", "src", sources, 288), ("decoder", "trg", targets, target_size)]
+    for stack, side, lines, size in sides:
+        (student / f"{side}vocab.ende.spm").write_bytes(mozilla_vocabulary(lines, size))
+        table = rng.standard_normal((size, SIZES["dim"])) / SIZES["dim"] ** 0.5
+        items[f"{stack}_{EMBEDDINGS}"] = Quantized.of(table.astype(np.float32))
+    target = load_processor((student / "trgvocab.ende.spm").read_bytes())
+    bias = 0.1 * rng.standard_normal((1, target_size))
+    for token in range(target_size):
+        if target.is_byte(token):
+            bias[0, token] = MASKED
+    items[OUTPUT_BIAS] = bias.astype(np.float32)
+    write_items(student, items)
+    (student / VOCAB).unlink()
+    source_N = np.repeat(np.arange(288), 3)
+    target_N = rng.integers(0, target_size, len(source_N))
+    shortlist = Shortlist.of(source_N, target_N, 288, 20, 3)
+    (student / "lex.20.3.ende.s2t.bin").write_bytes(shortlist.write())
+    expected = firefox.load(student)(SOURCES)
+    assert len(set(expected)) > 20
+    translations = firefox.reference(student)(SOURCES)
+    assert [text.strip() for text in translations] == [text.strip() for text in expected]
+
+
+def test_an_imported_model_is_exported_again(bare: CommandLine, student: Path) -> None:
+    pytest.importorskip("fxtranslate", reason="fxtranslate is not installed")
+    ids = np.arange(len(items_of(student)[OUTPUT_BIAS].T))
+    lexicon = Shortlist.of(ids, ids[::-1], len(ids), 20, 1).write()
+    (student / "lex.20.1.ende.s2t.bin").write_bytes(lexicon)
+    (bare.directory / "text").write_text("".join(f"{line}\n" for line in SOURCES[:20]))
+    bare.run("import", student, "--run", "run")
+    for form in ("firefox(calibrate_with='text')", "safetensors"):
+        name = form.partition("(")[0]
+        exported = bare.run("export", "run", "--to", form, "--verify-with", "text", "-o", name)
+        assert "identical  100.0%" in exported.err + exported.out
+    assert (bare.directory / "firefox" / VOCAB).read_bytes() == (student / VOCAB).read_bytes()
+    assert next((bare.directory / "firefox").glob("lex.*")).read_bytes() == lexicon
+    for path in (FILE, f"step-000000/{MULTIPLIERS}"):
+        run = bare.directory / "run" / path
+        assert (bare.directory / "safetensors" / path).read_bytes() == run.read_bytes()
+
+
+def test_a_prefix_is_text_unless_the_vocabulary_has_it(student: Path) -> None:
+    tokenizer = importers.read(student).tokenizer
+    prefixed = tokenizer.encode(">>dog<< is here")
+    assert prefixed[-2:] == tokenizer.encode("is here")[-2:]
+    assert len(prefixed) > 1 + len(tokenizer.encode("is here"))
 
 
 def test_unsupported_models_are_not_exported(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ def student(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     loaded = random_student(tmp_path_factory.mktemp("student"))
     model: Any = loaded.model
     ranges = firefox.calibrate(model, loaded.tokenizer, ["the small dog sees the old tree."])
-    weights = marian_binary.write(firefox._items(model, ranges))
+    ids = np.arange(len(loaded.tokenizer))
+    weights = marian_binary.write(firefox._items(model, ranges, ids))
     translations = np.arange(20, 20 + NUM_TRANSLATIONS)
     shortlist = Shortlist.of(
         np.full(NUM_TRANSLATIONS, 9), translations, len(loaded.tokenizer), 4, 50
@@ -142,7 +143,7 @@ def test_a_model_is_downloaded_on_first_use(nmt: CommandLine, registry: Registry
     assert (record["architecture"], record["revision"]) == ("base-memory", "1.0")
     card = (run / "README.md").read_text()
     assert "firefox:en-de, revision 1.0, license MPL-2.0" in " ".join(card.split())
-    shortlist = Shortlist.find(run, len(find_model(run).tokenizer))
+    shortlist = Shortlist.find(run, find_model(run).tokenizer)
     assert shortlist is not None
     assert len(shortlist.translations_N) == NUM_TRANSLATIONS
     assert "en-de" in nmt.run("models").out

@@ -184,7 +184,7 @@ def join_vocabularies(
         CheckpointError: a file is not a SentencePiece model.
     """
     pieces = []
-    for piece in source_ids | target_ids:
+    for piece in target_ids | source_ids:  # in the order of the target ids, as in shortlists
         if source_ids.get(piece) not in special and target_ids.get(piece) not in special:
             pieces.append(piece)
     # Such as an unused <s>.

@@ -211,14 +211,20 @@ def _read_options(file: Path, items: Mapping[str, Item]) -> dict[str, Any]:
     check_supported(options, SUPPORTED)
     unknown = sorted(map(str, options.keys() - {*SIZES, *SUPPORTED, *IGNORED}))
     if unknown:
-        names = ", ".join(unknown[:MAX_UNKNOWN])
-        log(f"ignoring {counted(len(unknown), 'unknown option')} of the model: {names}")
+        names = ", ".join(map(repr, unknown[:MAX_UNKNOWN]))
+        count = counted(len(unknown), "unknown option")
+        log(f"warning: ignoring {count} of the model, which may change translations: {names}")
     return options
 
 
 def _read_vocabulary(directory: Path, items: Mapping[str, Item]) -> Vocabulary:
     """Read the SentencePiece models, whose ids are those of the embeddings."""
-    has_one = bool(sorted(directory.glob("vocab.*.spm*")))
+    has_one = any(directory.glob("vocab.*.spm*"))
+    if has_one and any(directory.glob("???vocab.*.spm*")):
+        raise CheckpointError(
+            f"{directory} has a vocabulary of both languages and one of a language",
+            "leave those of the model there",
+        )
     source_name, target_name = ("vocab", "vocab") if has_one else ("srcvocab", "trgvocab")
     source_file = _find(directory, f"{source_name}.*.spm*")
     target_file = _find(directory, f"{target_name}.*.spm*")
@@ -285,7 +291,7 @@ def _read_shortlist(directory: Path, vocabulary: Vocabulary) -> Shortlist | None
     sizes = int(source_rows_V.max()) + 1, int(target_rows_V.max()) + 1
     with untrusted_files.errors_of(file, RETRY):
         shortlist = Shortlist.read(_content(file, MAX_SHORTLIST_BYTES), *sizes)
-    return shortlist.with_ids(source_rows_V, target_rows_V)
+    return shortlist.with_ids(source_rows_V, target_rows_V).of_tokenizer(vocabulary.tokenizer)
 
 
 def _model_config(options: dict[str, Any], items: Mapping[str, Item]) -> ModelConfig:

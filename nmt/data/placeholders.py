@@ -17,7 +17,7 @@ from nmt.data.pairs import Pair
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
 from nmt.text.searchable import marks_as_letters
-from nmt.text.spans import find_spans
+from nmt.text.spans import BLANK, find_spans
 
 PLACEHOLDERS = tuple(chr(0xE000 + i) for i in range(8))
 """The characters, in the order of their use in a sentence. Further spans of a sentence are not
@@ -38,8 +38,11 @@ def replace_spans(pairs: Iterable[Pair]) -> list[Pair]:
     pair only."""
     replaced = []
     for source, target in pairs:
-        opaque = [span for span in find_spans(source) if span.is_opaque]
-        spans = [source[span.start : span.end] for span in opaque]
+        spans = []
+        for span in find_spans(source):
+            # Training data is prepared as before there were blanks.
+            if span.is_opaque and span.kind != BLANK:
+                spans.append(source[span.start : span.end])
         spans = spans or _shared_words(source, target)
         replaced.append(_replace(source, target, spans))
     return replaced

@@ -16,8 +16,8 @@ from nmt.text.sentences import split_sentences
 from nmt.text.spans import without_overlaps
 from nmt.text.whitespace import separator
 from nmt.translation.chunking import chunked
-from nmt.translation.gaps import without_added_period
 from nmt.translation.line_translator import LineTranslator
+from nmt.translation.periods import without_added_period
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line, spans_within
 

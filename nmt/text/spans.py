@@ -77,6 +77,9 @@ ICU_MESSAGE = (
 _SYMBOLS = "©®™§¶†‡•±×÷¼½¾\u2150-\u215e\u2200-\u22ff\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"  # noqa: E501
 """Marks, fractions, operators, arrows, pictures and emojis, as a character class."""
 
+BLANK = "blank"
+"""Kind of the blanks of forms and the leaders of tables of contents."""
+
 # At one position, the first pattern that matches wins. All but the units ignore case.
 _PATTERNS = {
     "private_use": [r"[\ue000-\uf8ff]+"],  # the characters of placeholders
@@ -168,6 +171,16 @@ _PATTERNS = {
         r"(?-i:(?<![\w.,:/-])[A-Za-z]{1,3}\d{1,9}[A-Za-z]{0,2}(?:-\d[\dA-Za-z]{0,20}){0,5}(?![\w-]|[.,]\d))",
     ],
     "number": [rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d)"],
+    # The last one, so that no other span changes.
+    BLANK: [
+        rf"{_START}_{{2,}}(?:[./-]_{{2,}}){{1,5}}(?!\w|\.\w|\(\))",  # a date
+        r"(?<!_)_{4,}(?!\w)",
+        r"(?<![^\s(/:-])_{2,3}(?![^\s)/.,:;?!-])",  # not the emphasis of Markdown
+        r"\.{4,}(?![.@])",
+        r"…{2,}",
+        r"(?<!\S)-{4,}(?!\S)",
+        r"(?<!\S)\.(?:[ \u00a0]\.){3,}(?![^\s\d])",
+    ],
 }
 MAX_PATTERN_SECONDS = 5.0
 """Maximum time in which a pattern of the user must find its matches in one text. Most take
@@ -176,7 +189,8 @@ _PATTERN = lazy_pattern(
     "|".join(f"(?P<{kind}>{'|'.join(each)})" for kind, each in _PATTERNS.items()), re.IGNORECASE
 )
 _MAY_MATCH = lazy_pattern(
-    rf"[\d@#/\\{{}}%$<>&`_~\ue000-\uf8ff{_SYMBOLS}]|--|www|\.\w|:\w|\(\)|(?<!\w)-[a-z]\b",
+    rf"[\d@#/\\{{}}%$<>&`_~\ue000-\uf8ff{_SYMBOLS}]|--|www|\.\w|:\w|\(\)|(?<!\w)-[a-z]\b"
+    r"|\.{4}|…{2}|\.[ \u00a0]\.",
     re.IGNORECASE,
 )
 """A fast test that most sentences fail."""

@@ -9,13 +9,12 @@ from itertools import chain, pairwise
 
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.whitespace import inline, with_surrounding_whitespace
+from nmt.translation.periods import without_added_period
 from nmt.translation.pieces import part_of_line, word_indices_at
 from nmt.translation.result import Part, Translation, concatenate
 from nmt.translation.segments import FixedSpan, Line
 
 _LEADING_PUNCTUATION = lazy_pattern(r"[\s,;:.!?)\]}”“»'\"-]*")
-_ADDED_PERIOD = lazy_pattern(r"[.!?…。！？।॥؟۔]+$")
-_SENTENCE_END = lazy_pattern(r"[.!?…。！？।॥؟۔\u037e]['\"”’»“)\]]*$")
 
 
 @dataclass(frozen=True)
@@ -61,19 +60,3 @@ def join_gaps(line: Line, gaps: Sequence[Gap], translations: Iterable[Translatio
     joined = concatenate(parts)
     text = with_surrounding_whitespace(joined.text.strip(), line.text)
     return replace(joined, text=text)
-
-
-def without_added_period(source: Line, translation: Translation) -> Translation:
-    """Return the translation of a heading or part of a sentence without the period that the source
-    does not have."""
-    words = translation.text.split()
-    if not words:
-        return translation
-    num_in_source = source.text.split().count(words[-1])
-    is_copied = words.count(words[-1]) <= num_in_source  # such as Yahoo!
-    is_sentence = _SENTENCE_END.search(source.text.rstrip())
-    if is_copied or is_sentence:
-        return translation
-    text = _ADDED_PERIOD.sub("", translation.text.strip())
-    text = with_surrounding_whitespace(text, translation.text)
-    return replace(translation, text=text)

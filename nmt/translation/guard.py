@@ -48,7 +48,7 @@ from nmt.translation.pieces import (
     join_columns,
     join_parts,
     part_of_line,
-    segment_around_long_spans,
+    segment_around_spans,
 )
 from nmt.translation.placement import TermPlacement, edit_words, has_rest
 from nmt.translation.result import Translation
@@ -188,7 +188,7 @@ class Guard:
     def _segments(self, line: Line) -> list[tuple[int, int]]:
         """Return the segments of a text; none if it is not translated."""
         return (
-            segment_around_long_spans(line, self.translator.segmenter.spans)
+            segment_around_spans(line, self.translator.segmenter.spans)
             if _is_translated(line)
             else []
         )

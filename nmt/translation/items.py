@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nmt.text.language_codes import base_language
 from nmt.text.tokenizer import Tokenizer
 from nmt.translation.content import split_items
-from nmt.translation.gaps import without_added_period
+from nmt.translation.periods import without_added_period
 from nmt.translation.result import Translation
 from nmt.translation.segments import Line
 

@@ -11,16 +11,20 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.whitespace import separator, with_surrounding_whitespace
+from nmt.translation.periods import without_added_period
 from nmt.translation.result import Part, Place, Translation, concatenate, join
-from nmt.translation.segments import Line, spans_within
+from nmt.translation.segments import FixedSpan, Line, spans_within
 
 _MARKER = lazy_pattern(r"\s*[-–—•*·▪◦‣]\s+(?P<rest>[^\W\d_].*)", re.DOTALL)
 _ENCLOSING_TAG = lazy_pattern(
     r"\s*<(?P<name>[a-z][\w-]*)(?:\s[^<>]*)?>(?P<rest>(?:(?!</?(?P=name)\b).)*)</(?P=name)>\s*"
 )
+_LEADER = lazy_pattern(r"\.{4,}|…{2,}|-{4,}|\.(?:[ \u00a0]\.){3,}")
+"""What leads to the page number in a table of contents, or is filled in on a form."""
 
 MAX_SPAN = 100
 """Maximum number of characters of a protected span that is translated with the text around it if it
@@ -59,10 +63,18 @@ class Column:
         if len(n_best_of_pieces) == 1:
             n_best = n_best_of_pieces[0]
         else:
-            n_best = join_parts(self.text.text, self.segments, n_best_of_pieces)
+            n_bests = self._without_periods_before_leaders(n_best_of_pieces)
+            n_best = join_parts(self.text.text, self.segments, n_bests)
         if not self.before:
             return n_best
         return [self._with_frame(translation) for translation in n_best]
+
+    def _without_periods_before_leaders(self, n_best_of_pieces: Sequence[NBest]) -> list[NBest]:
+        n_bests = list(n_best_of_pieces)
+        for i, (piece, following) in enumerate(pairwise(self.pieces())):
+            if _LEADER.fullmatch(following.text):
+                n_bests[i] = [without_added_period(piece, each) for each in n_bests[i]]
+        return n_bests
 
     def _with_frame(self, translation: Translation) -> Translation:
         """Return the translation between the text before and after the words."""
@@ -135,27 +147,39 @@ def part_of_line(line: Line, start: int, end: int) -> Line:
     return replace(line, text=line.text[start:end], fixed=fixed)
 
 
-def segment_around_long_spans(line: Line, segment: Segmentation) -> list[Span]:
-    """Return the segments of a text. If it has several, each long span that stays as it is is one
-    of them.
+def segment_around_spans(line: Line, segment: Segmentation) -> list[Span]:
+    """Return the segments of a text. Each leader between two texts is one of them, and if there are
+    several segments, also each long span that stays as it is.
 
     Otherwise, a URL with more tokens than the model translates as a unit would be divided.
     """
     segments = list(segment(line))
-    opaque = [(span.start, span.end) for span in line.fixed if span.is_opaque]
-    long_spans = [(start, end) for start, end in opaque if end - start > MAX_SPAN]
-    if len(segments) < 2 or not long_spans:
+    own_segments: list[Span] = []
+    for span in line.fixed:
+        is_long = span.is_opaque and span.end - span.start > MAX_SPAN
+        is_divided = is_long and len(segments) > 1
+        is_leader = not line.is_constrained and _is_leader(line.text, span)
+        if is_divided or is_leader:
+            own_segments.append((span.start, span.end))
+    if not own_segments:
         return segments
     divided: list[Span] = []
     start = 0
     text_end = len(line.text)
-    for span in [*long_spans, (text_end, text_end)]:
-        part = part_of_line(line, start, span[0])
+    for own_segment in [*own_segments, (text_end, text_end)]:
+        part = part_of_line(line, start, own_segment[0])
         for segment_start, segment_end in segment(part):
             divided.append((start + segment_start, start + segment_end))
-        divided.append(span)
-        start = span[1]
+        divided.append(own_segment)
+        start = own_segment[1]
     return divided[:-1]
+
+
+def _is_leader(text: str, span: FixedSpan) -> bool:
+    """Return whether a span is a row of dots or hyphens that does not interrupt a sentence."""
+    following = text[span.end :].lstrip()[:1]
+    is_in_sentence = following.islower()
+    return _LEADER.fullmatch(span.translation) is not None and not is_in_sentence
 
 
 def word_indices_at(text: str, starts: Iterable[int]) -> list[int]:

@@ -31,8 +31,8 @@ from nmt.text.spans import compile_patterns, find_spans
 from nmt.text.whitespace import surrounding_whitespace
 from nmt.translation.budget import Budget
 from nmt.translation.checks import count_occurrences, find_problems, is_missing
-from nmt.translation.gaps import without_added_period
 from nmt.translation.glossary import Glossary, Term
+from nmt.translation.periods import without_added_period
 from nmt.translation.placement import TermPlacement, edit_words
 from nmt.translation.segments import FixedSpan, protected_spans
 from nmt.translation.stand_ins import substitute
@@ -141,6 +141,18 @@ from nmt.translation.terms import (
             "See @.lower:menu.file, @:(menu.file) or @.upper:{'menu.file'}.",
             ["@.lower:menu.file", "@:(menu.file)", "@.upper:{'menu.file'}"],
         ),
+        (
+            "Sign here ____, at __/__/____ (or __) for $____, Mr._____.",
+            ["____", "__/__/____", "__", "$____", "_____"],
+        ),
+        (
+            "The __init__ of snake__case is __very__ __(very)__ good_ and _bad_.",
+            ["__init__", "__very__", "_bad_"],
+        ),
+        (
+            "Part ....... 3 of it... and A.......B, place ………… and … or . . . . 5 -------- 6",
+            [".......", "3", ".......", "…………", ". . . .", "5", "--------", "6"],
+        ),
         ("© Example ¶, Step → Step ★ by R&D 👍🏽!", ["©", "¶", "→", "★", "R&D", "👍🏽"]),
     ],
 )
@@ -200,6 +212,11 @@ def test_spans_of_both_sides_become_placeholders() -> None:
     ]
     # A part of another span is not replaced in it.
     assert list(replace_spans(pairs))[4] == ("a.txt is in \ue000.", "Es liegt in \ue000.")
+
+
+def test_blanks_of_training_data_stay() -> None:
+    pairs = [("Is it ____?", "Ist es ____?"), ("Dogs ...... 3", "Hunde ...... 3")]
+    assert replace_spans(pairs) == pairs
 
 
 def test_some_names_become_placeholders_whatever_the_order_of_the_pairs() -> None:
@@ -1050,6 +1067,44 @@ def test_every_span_arrives_in_a_long_line(translator: Translator) -> None:
         assert count_occurrences(best.text, span.translation) == 3, span
     words, sources = best.text.split(), text.split()
     assert all(target < len(words) and source < len(sources) for source, target in best.alignment)
+
+
+@pytest.mark.parametrize(
+    ("source", "texts", "expected"),
+    [
+        ("Dogs ........ 12", ["Dogs"], "Tiere ........ 12"),
+        ("Dogs....... Cats…… 5", ["Dogs", "Cats"], "Tiere....... Tiere…… 5"),
+        ("1 Dogs . . . . .\t5", ["1 Dogs"], "1 Tiere . . . . .\t5"),
+    ],
+)
+def test_texts_around_leaders_are_translated_one_by_one(
+    translator: Translator, source: str, texts: list[str], expected: str
+) -> None:
+    guard = scripted(
+        translator,
+        lambda line, search: ["1 Tiere." if line.text.startswith("1") else "Tiere."],
+    )
+    assert guard.translate([source]) == [expected]
+    assert [line.text for line, _ in guard.translator.requests] == texts
+
+
+def test_dots_in_a_sentence_do_not_divide_it(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Ich .... kam."])
+    source = "I .... came."
+    assert guard.translate([source, Line(source, prefix="Ich")]) == ["Ich .... kam."] * 2
+    assert {line.text for line, _ in guard.translator.requests} == {source}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Name: ____________", "Name: ____________"),
+        ("Date: ____ / ____ / ______", "Datum: ____ / ____ / ______"),
+        ("The dog ____ in the garden.", "Der Hund ____ im Garten."),
+    ],
+)
+def test_blanks_of_forms_are_copied(translator: Translator, source: str, expected: str) -> None:
+    assert Guard(translator).translate([source]) == [expected]
 
 
 def test_fixed_spans_of_a_line_arrive_once(translator: Translator) -> None:

@@ -21,6 +21,8 @@ LETTER_OR_DIGIT = rf"[^\W{UNSPACED}\uac00-\ud7af]"
 """A letter or digit, except of scripts that write numbers and names without spaces around them."""
 _BACKTICK = lazy_pattern(r"(?<=[^\W\d_])[`´](?=[^\W\d_])")
 """A backtick or accent between letters, which stands for an apostrophe."""
+_HYPHENS = str.maketrans(dict.fromkeys("\u2010\u2011", "-"))
+"""Typographic and non-breaking hyphens, which training data hardly has."""
 _UNSPACED_LETTER = lazy_pattern(f"[{UNSPACED}]")
 _WORD_OR_LETTER = lazy_pattern(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 # A word of Thai, Lao, Burmese or Khmer has about four characters, because vowel signs and tone
@@ -29,7 +31,7 @@ _ABUGIDA_WORD = lazy_pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{1,4}")
 
 
 def normalize_source(text: str, *, lowercase_all_caps: bool) -> str:
-    """Return a source text as a model reads it: normalized, with variants of letters and
+    """Return a source text as a model reads it: normalized, with variants of letters, hyphens and
     apostrophes replaced, and in lower case if it is all caps and `lowercase_all_caps`."""
     # A replaced letter may form one character with the mark after it.
     normalized = normalize(fold_compatibility(text))
@@ -68,11 +70,11 @@ def normalize(text: str) -> str:
 
 def fold_compatibility(text: str) -> str:
     """Replace letters that are variants of others, such as ligatures and full-width letters, by
-    these (NFKC)."""
+    these (NFKC), and hyphens that are not ASCII by one that is."""
     if text.isascii():
         return text
     characters = [unicodedata.normalize("NFKC", c) if _is_variant(c) else c for c in text]
-    return "".join(characters)
+    return "".join(characters).translate(_HYPHENS)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -141,9 +141,10 @@ def test_all_caps_text_is_lowercased(text: str, normalized: str) -> None:
         ("Ｈｅｌｌｏ, 𝐝𝐨𝐠!", "Hello, dog!"),
         ("Ｏ\u0308l", "Öl"),
         (" a\u200b  b", "a b"),
+        ("a part\u2011time or full\u2010time dog", "a part-time or full-time dog"),
     ],
 )
-def test_variants_of_letters_and_apostrophes_of_a_source_are_replaced(
+def test_variants_of_characters_of_a_source_are_replaced(
     translator: Translator, text: str, as_read: str
 ) -> None:
     assert normalize_source(text, lowercase_all_caps=False) == as_read

@@ -79,6 +79,10 @@ _DASH = re.compile("[-–—‐]")
 _SENTENCE_END = re.compile(r"[.!?…。！？।؟♪♫)\]:]['\"”’»“)\]]*\Z")
 _ELLIPSIS = re.compile(r"(?:…|\.\.\.)\Z")
 _CONTINUATION = re.compile(r"[^\w\s]*[a-zß-öø-ÿ]")
+_CAPITAL_OR_DIGIT = re.compile(r"[^\w\s]*[A-ZÀ-ÖØ-Þ\d]")
+_NUMBER_AT_END = re.compile(r"\d['\"”’»]*\Z")
+_CLAUSE_MARKS = ",;-–—"
+"""Marks after which a sentence continues."""
 _CJK = r"\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_CJK}][^\w\s]*|(?:[^\s{_CJK}]|\u00a0)+")
 _CLAUSE_END = re.compile(r"[,;:.!?…–—，、。！？]['\"”’»)]*\Z")
@@ -401,7 +405,20 @@ def _continues(turn: Turn, following: Turn) -> bool:
         return False
     if _ELLIPSIS.search(previous_text):
         return _CONTINUATION.match(text) is not None
+    if _is_complete_without_period(previous_text, text):
+        return False
     return not _SENTENCE_END.search(previous_text)
+
+
+def _is_complete_without_period(text: str, following: str) -> bool:
+    """Return whether a text of a cue is a number, a date or a title in capitals, and not the first
+    part of a sentence, to judge by the following text."""
+    if not _CAPITAL_OR_DIGIT.match(following):
+        return False
+    has_lower_case = any(map(str.islower, text))
+    # All subtitles of a file may be in capitals.
+    is_title = not has_lower_case and any(map(str.islower, following))
+    return _NUMBER_AT_END.search(text) is not None or (is_title and text[-1] not in _CLAUSE_MARKS)
 
 
 def _sentences(turns: Sequence[Turn], language: str) -> Iterator[Sentence]:

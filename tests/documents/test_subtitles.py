@@ -195,11 +195,26 @@ def test_a_translation_is_cut_in_proportion_and_at_punctuation() -> None:
         ("a", "apple", 1),
         ("I went", "[door opens]", 2),
         ("Hello. I went", "home. Bye.", 3),
+        ("Berlin, 1990", "I went home.", 2),
+        ("In 1990,", "Tom went home.", 1),
+        ("I have 10", "dogs.", 1),
+        ("BERLIN", '"I am here."', 2),
+        ("BERLIN,", "My home", 1),
+        ("I WENT", "HOME.", 1),
+        ("I saw", "Tom.", 1),
     ],
 )
 def test_sentences_over_two_cues(first: str, second: str, num_blocks: int) -> None:
     source = f"00:00:01,000 --> 00:00:02,000\n{first}\n\n00:00:02,000 --> 00:00:03,000\n{second}\n"
     assert len(parse(source).blocks) == num_blocks
+
+
+def test_a_cue_of_digits_is_complete() -> None:
+    cues = ["10", "Is it far?", "3", "2", "1", "Happy birthday!"]
+    source = ""
+    for i, text in enumerate(cues, 1):
+        source += f"{i}\n00:00:{i:02},000 --> 00:00:{i:02},900\n{text}\n\n"
+    assert texts(parse(source)) == cues
 
 
 def test_a_sentence_does_not_continue_after_a_pause() -> None:

@@ -57,6 +57,14 @@ _UNTRANSLATED_TAG = re.compile(
     re.IGNORECASE,
 )
 """Start tag of an HTML element within a sentence that is not translated."""
+_LABEL_LINE = re.compile(
+    r"^(?:[^\w\s*_]+[ \t]+)?(?P<marks>\*{2,3}|_{2,3})(?=[^\s*_])(?:(?!(?P=marks))[^\n])+(?P=marks)"
+    r":?[ \t]*(?=\n)",
+    re.MULTILINE,
+)
+"""A line of bold text, perhaps after a symbol and before a colon."""
+_SENTENCE_END = re.compile(r"[.!?…:]['\"”’»)*_]*\Z")
+_OPENING_MARKS = "\n \"'“„‘(*_["
 _EMPTY_ELEMENTS = {"br": Kind.LINE_BREAK, **dict.fromkeys(BREAKS, Kind.BREAK)}
 _KINDS = {"hardbreak": Kind.LINE_BREAK, "image": Kind.BREAK, "embed": Kind.BREAK}
 _WITHOUT_ATTRIBUTES = (Kind.TEXT, Kind.SPACE, Kind.OPEN)
@@ -215,6 +223,7 @@ class _Reader:
             piece = _piece(token, start, end, source)
             if piece:
                 pieces.append(piece)
+        pieces += _breaks_around_labels(block.content)
         pieces.sort(key=by_start)
         for piece in _with_fixed_elements(pieces, block.content):
             if piece.name in _BLOCK_ELEMENTS:
@@ -271,6 +280,23 @@ def _piece(token: Token, start: int, end: int, source: str) -> Piece | None:
     if token.type in _KINDS:
         return Piece(start, end, _KINDS[token.type])
     return None
+
+
+def _breaks_around_labels(content: str) -> Iterator[Piece]:
+    """Yield the line ends around each line that is a label, such as a bold "Note" before a
+    sentence: a line of bold text only, which does not continue a sentence, before a capital."""
+    last_end = -1  # of a label
+    for label in _LABEL_LINE.finditer(content):
+        start, end = label.span()
+        before = content[:start].rstrip()
+        is_first = not before or start == last_end + 1 or _SENTENCE_END.search(before)
+        following = content[end:].lstrip(_OPENING_MARKS)
+        if not is_first or not following[:1].isupper():
+            continue
+        last_end = end
+        for line_end in (start - 1, end):
+            if line_end >= 0:
+                yield Piece(line_end, line_end + 1, Kind.LINE_BREAK)
 
 
 def _without_marks(name: str, source: str) -> str:

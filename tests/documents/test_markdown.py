@@ -159,6 +159,11 @@ def structure(source: str) -> list[str]:
         ("one <svg><text>no</text></svg> two", ["one two"]),
         ("one <script>no</script> two", ["one two"]),
         ('one<input type="checkbox">two', ["one two"]),
+        ("> **Note**\n> Dogs *bark*\n> here\n", ["Note", "Dogs bark here"]),
+        ("⚠️ __Note:__\n**Ask**: \n*Tom* or\n**Ann**\nDogs\n", ["Note:", "Ask:", "Tom or Ann Dogs"]),
+        ("He ran.\n***Note***\r\nDogs\n", ["He ran.", "Note", "Dogs"]),
+        ("**The dog**\nis **here**\n", ["The dog is here"]),
+        ("He saw **Tom**\n**Small**\nDogs\n", ["He saw Tom Small Dogs"]),
     ],
 )
 def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]) -> None:
@@ -173,6 +178,7 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("run `a*` now", "NOW `a*` RUN"),
         ("one  \ntwo", "ONE  \nTWO"),
         ("one x  \ntwo", "X ONE  \nTWO"),
+        ("> **One dog**\n> Two *cats*", "> **DOG ONE**\n> *CATS* TWO"),
         (
             "> a **b  \n> c** [d\\\n> e](f) g <br/> h<br>",
             "> **B** A  \n> [D](f) **C**\\\n> G [E](f) <br/> H<br>",

@@ -57,6 +57,7 @@ def fetch(
     headers: Mapping[str, str] | None = None,
     alternative: str = "use a local file: nmt data download NAME --from PATH",
     missing_hint: str = "",
+    mismatch_hint: str = "",
     max_bytes: int | None = None,
     https_only: bool = False,
     directory_variable: str = "NMT_DATA",
@@ -75,6 +76,7 @@ def fetch(
         headers: more headers of the request.
         alternative: what to do instead, for the hint.
         missing_hint: hint if the server does not have the file, or denies access.
+        mismatch_hint: hint if the file is not the expected one.
         max_bytes: size at which the download is aborted.
         https_only: whether to accept only https, and http on this machine, also after a redirect.
         directory_variable: name of the environment variable that sets the directory, for the hint.
@@ -92,11 +94,14 @@ def fetch(
         with _partial_download(path, headers or {}) as partial:
             partial.max_bytes = max_bytes
             partial.https_only = https_only
+            # Nothing is kept of such a file, so there is nothing to resume.
+            download_again = f"re-run the command to download it again, or {alternative}"
+            partial.mismatch_hint = mismatch_hint or download_again
             has_checksum = bool(sha256 or md5)
             partial.receive(
                 address, hint, missing_hint or hint, resume_without_validator=has_checksum
             )
-            partial.verify(address, hint, expected)
+            partial.verify(address, expected)
     except OSError as error:
         raise DownloadError(
             f"cannot write {path}: {error.strerror}",
@@ -145,6 +150,7 @@ class _PartialDownload:
     headers: Mapping[str, str]
     max_bytes: int | None = None
     https_only: bool = False
+    mismatch_hint: str = ""
     is_server_reachable: bool = False
 
     @property
@@ -216,7 +222,7 @@ class _PartialDownload:
             if is_partial and validator and headers.get("If-Range", validator) != validator:
                 self.restart()  # the server ignores If-Range
                 raise _ChangedError("the file on the server has changed")
-            self._save(response, validator, hint)
+            self._save(response, validator)
 
     def _request_headers(self, offset: int) -> dict[str, str]:
         headers = dict(self.headers)
@@ -226,7 +232,7 @@ class _PartialDownload:
             headers["If-Range"] = self.validator.read_text(encoding="ascii")
         return headers
 
-    def _save(self, response: httpx.Response, validator: str, hint: str) -> None:
+    def _save(self, response: httpx.Response, validator: str) -> None:
         if validator:
             self.validator.write_text(validator, encoding="ascii")
         offset, length = self.num_bytes, response.headers.get("Content-Length", "")
@@ -243,7 +249,9 @@ class _PartialDownload:
                 if self.max_bytes is not None and num_bytes > self.max_bytes:
                     self.restart()
                     problem = f"it has more than {self.max_bytes:,} bytes"
-                    raise DownloadError(f"cannot download {response.url}: {problem}", hint)
+                    raise DownloadError(
+                        f"cannot download {response.url}: {problem}", self.mismatch_hint
+                    )
                 bar.update(len(chunk))
         self.file.flush()
         if total is not None and self.num_bytes != total:
@@ -251,14 +259,14 @@ class _PartialDownload:
                 f"the connection closed after {self.num_bytes:,} of {total:,} bytes"
             )
 
-    def verify(self, url: str, hint: str, expected: _Expectation) -> None:
+    def verify(self, url: str, expected: _Expectation) -> None:
         """Discard the bytes and raise a DownloadError if they are not the expected ones."""
         problem = expected.problem(self.part_path)
         if not self.num_bytes:
             problem = problem or "the file is empty"
         if problem:
             self.restart()
-            raise DownloadError(f"{url} is not the expected file: {problem}", hint)
+            raise DownloadError(f"{url} is not the expected file: {problem}", self.mismatch_hint)
 
 
 @dataclass(frozen=True)

@@ -186,8 +186,9 @@ def test_unexpected_file_is_rejected_and_deleted(
     server: Loopback, tmp_path: Path, expected: dict[str, object]
 ) -> None:
     server.serve("/a", CONTENT)
-    with pytest.raises(DownloadError, match="not the expected file"):
+    with pytest.raises(DownloadError, match="not the expected file") as caught:
         fetch(f"{server.url}/a", tmp_path / "a", **expected)
+    assert caught.value.hint.startswith("re-run the command to download it again, or ")
     assert remaining_files(tmp_path) == []
 
 

@@ -115,8 +115,10 @@ MAX_CHOICES = 500
 
 def suggest(word: str, choices: Iterable[str]) -> str:
     """Return the hint for an unknown `word`: the closest choice, or all of them, at most
-    `MAX_CHOICES`."""
+    `MAX_CHOICES`; empty without choices."""
     names = sorted(choices)[:MAX_CHOICES]
+    if not names:
+        return ""
     return suggest_closest(word, names) or f"choose from: {', '.join(names)}"
 
 

@@ -317,6 +317,13 @@ FAILURES: dict[str, tuple[Change, str]] = {
     "absolute location": (change_attachment(location="/etc/passwd"), "invalid record"),
     "address as location": (change_attachment(location="http://evil.org/a"), "invalid record"),
     "path in filename": (change_attachment(filename="../../model.bin"), "invalid record"),
+    "empty by its record": (change_attachment(size=0), "invalid record of the type model"),
+    "negative size": (change_attachment(1, size=-1), "invalid record of the type vocab"),
+    "size as text": (change_attachment(2, size="17"), "type lex: attachment.size has the wrong"),
+    "no attachment": (
+        lambda registry, records: records[0].pop("attachment"),
+        "type model: attachment is missing",
+    ),
     "no checksum": (change_attachment(hash="0"), "invalid record"),
     "wrong checksum": (change_attachment(hash="0" * 64), "the SHA-256 is"),
     "huge by its record": (change_attachment(size=2**31 - 1), "more than 1024 MB"),
@@ -373,6 +380,59 @@ def test_records_of_other_kinds_are_ignored(nmt: CommandLine, registry: Registry
     registry.records += [{"fileType": "model"}, {"sourceLanguage": 3}]
     registry.publish()
     nmt("import", "firefox:enda").assert_fails(1, "did you mean 'en-da'?")
+
+
+def test_an_invalid_record_does_not_hide_another_model(
+    nmt: CommandLine, registry: Registry
+) -> None:
+    better, *_ = registry.add("en-de", "base-memory", "2.0")
+    better["attachment"]["size"] = 0
+    registry.add("en-de", "tiny", "1.0")
+    registry.publish()
+    registry.server.resources = {
+        path: resource
+        for path, resource in registry.server.resources.items()
+        if not path.startswith("/files/")
+    }
+    assert chosen(nmt, "firefox:en-de") == "tiny 1.0"
+    nmt("import", "firefox:en-de(version='2.0')").assert_fails(
+        1, "firefox:en-de(version='2.0') 2.0 has an invalid record of the type model"
+    )
+
+
+@pytest.mark.parametrize("failure", ["wrong size", "too large", "wrong checksum"])
+def test_the_hint_for_a_wrong_file_is_not_to_try_again(
+    nmt: CommandLine, registry: Registry, failure: str
+) -> None:
+    change, _ = FAILURES[failure]
+    change(registry, registry.add("en-de", "tiny", "1.0"))
+    registry.publish()
+    done = nmt("import", "firefox:en-de")
+    done.assert_fails(1, "hint: the registry's record does not fit the file; choose another model")
+    assert "re-run" not in done.err
+
+
+def test_a_registry_without_models(nmt: CommandLine, registry: Registry) -> None:
+    for records in ([], [{"fileType": "model"}]):
+        registry.records = records
+        registry.publish()
+        nmt("import", "firefox:en-de").assert_fails(
+            1,
+            "there is no model firefox:en-de",
+            "hint: the registry has no models; check NMT_FIREFOX_SERVER",
+        )
+
+
+@pytest.mark.parametrize("address", ["file:///etc", "ftp://example.com/files", "/etc"])
+def test_an_address_of_files_with_another_scheme_is_shown_whole(
+    nmt: CommandLine, registry: Registry, address: str
+) -> None:
+    registry.add("en-de", "tiny", "1.0")
+    registry.publish()
+    registry.set_root({"capabilities": {"attachments": {"base_url": address}}})
+    nmt("import", "firefox:en-de").assert_fails(
+        1, f"must have an https address, got '{address}'", "hint: check NMT_FIREFOX_SERVER"
+    )
 
 
 def test_addresses_must_be_https(nmt: CommandLine, registry: Registry) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from nmt.core import untrusted_files
 from nmt.core.compression import zstd
-from nmt.core.console import escape_control, log
+from nmt.core.console import log
 from nmt.core.errors import ConfigError, DownloadError, UsageError, first_line, suggest
 from nmt.core.paths import FIREFOX, cache_dir, locked
 from nmt.core.registry import format_spec, parse, resolve
@@ -50,6 +50,7 @@ MAX_DOCUMENT_BYTES = 8 << 20
 CHUNK = 1 << 20
 LOCAL_IMPORT = "import a local directory"
 OTHER_MODEL = "choose another model"
+CHECK_SERVER = "check NMT_FIREFOX_SERVER"
 _PART = re.compile(r"\w[\w.+-]*", re.ASCII)
 _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 
@@ -110,16 +111,21 @@ class _Attachment(TypedDict):
     size: Size
 
 
-class _Record(TypedDict):
-    """A file of a model."""
+class _RecordName(TypedDict):
+    """Fields that say which file of which model a record describes."""
 
     architecture: str
-    attachment: _Attachment
-    decompressedHash: str
     fileType: str
     sourceLanguage: str
     targetLanguage: str
     version: str
+
+
+class _Record(_RecordName):
+    """A file of a model."""
+
+    attachment: _Attachment
+    decompressedHash: str
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,7 @@ class _Model:
 
     choice: Choice
     records: dict[str, _Record] = field(default_factory=dict)
-    """By type of file."""
+    """By type of file. They may be invalid."""
 
     @property
     def rank(self) -> tuple[bool, int, list[int]]:
@@ -147,6 +153,12 @@ class _Model:
         if self.records.keys() & {"srcvocab", "trgvocab"}:
             needed = ["model", "srcvocab", "trgvocab"]
         return [file_type for file_type in needed if file_type not in self.records]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has all files, and the fields of their records have the expected types."""
+        has_fields = all(untrusted_files.matches(each, _Record) for each in self.records.values())
+        return has_fields and not self.missing_types
 
 
 def read(name: ModelName) -> tuple[ImportedModel, dict[str, Any]]:
@@ -216,6 +228,7 @@ class _Registry:
     """The records of all files, and the address of the files."""
 
     records: list[_Record]
+    """Only their names are checked."""
     attachments: str
 
     @classmethod
@@ -252,7 +265,15 @@ class _Registry:
                 f"{server} does not answer like the settings service of Firefox",
                 "check the connection: a proxy or a login page may answer in its place",
             ) from None
-        records = [each for each in entries if untrusted_files.matches(each, _Record)]
+        if not attachments.startswith(("http://", "https://")):
+            raise DownloadError(
+                f"the files of {server} must have an https address, got '{attachments}'",
+                CHECK_SERVER,
+            )
+        records = []
+        for entry in entries:
+            if untrusted_files.matches(entry, _RecordName) and entry["fileType"] in FILES:
+                records.append(entry)
         return cls(records, attachments.rstrip("/"))
 
     def models(self, pair: str) -> list[_Model]:
@@ -277,7 +298,7 @@ class _Registry:
             if is_architecture and name.choice.version in ("", model.choice.version):
                 described.append(model)
         if described:
-            complete = [model for model in described if not model.missing_types]
+            complete = [model for model in described if model.is_complete]
             best = (complete or described)[0]
             _check(best, name)
             return best
@@ -288,6 +309,8 @@ class _Registry:
         """Return the error for a pair without a model."""
         pairs = {_pair(record) for record in self.records}
         problem = f"there is no model {FIREFOX}{pair}"
+        if not pairs:
+            return DownloadError(problem, f"the registry has no models; {CHECK_SERVER}")
         codes = pair.split("-")
         for i in range(1, len(codes)):
             source, target = "-".join(codes[:i]), "-".join(codes[i:])
@@ -311,7 +334,8 @@ def _fetch_document(address: str, path: Path) -> None:
         address,
         path,
         alternative=LOCAL_IMPORT,
-        missing_hint="check NMT_FIREFOX_SERVER",
+        missing_hint=CHECK_SERVER,
+        mismatch_hint=CHECK_SERVER,
         max_bytes=MAX_DOCUMENT_BYTES,
         https_only=True,
         directory_variable="XDG_CACHE_HOME",
@@ -324,20 +348,35 @@ def _check(model: _Model, name: ModelName) -> None:
         raise DownloadError(
             f"{name} {model.choice.version} has no file of the type {file_type}", OTHER_MODEL
         )
-    for record in model.records.values():
+    for file_type, record in model.records.items():
+        if problem := _problem(record):
+            raise DownloadError(
+                f"{name} {model.choice.version} has an invalid record of the type {file_type}:"
+                f" {problem}",
+                OTHER_MODEL,
+            )
         attachment = record["attachment"]
-        parts = [attachment["filename"], model.choice.architecture, model.choice.version]
-        parts += attachment["location"].split("/")
-        checksums = (attachment["hash"], record["decompressedHash"])
-        is_valid = all(map(_PART.fullmatch, parts)) and all(map(_CHECKSUM.fullmatch, checksums))
-        if not is_valid:
-            file = escape_control(attachment["filename"])
-            raise DownloadError(f"{name} has an invalid record of the file {file}", OTHER_MODEL)
         if attachment["size"] > MAX_BYTES:
             raise DownloadError(
                 f"{attachment['filename']} of {name} has more than {MAX_BYTES >> 20} MB",
                 OTHER_MODEL,
             )
+
+
+def _problem(record: _Record) -> str:
+    """Return why a record is invalid; an empty string if it is not."""
+    try:
+        untrusted_files.check(record, _Record)
+    except ValueError as error:
+        return str(error)
+    attachment = record["attachment"]
+    parts = [attachment["filename"], record["architecture"], record["version"]]
+    parts += attachment["location"].split("/")
+    if not all(map(_PART.fullmatch, parts)):
+        return "a name or path has other characters than expected"
+    if not all(map(_CHECKSUM.fullmatch, (attachment["hash"], record["decompressedHash"]))):
+        return "a hash is not a SHA-256"
+    return ""
 
 
 def _download(name: ModelName, model: _Model, attachments: str, directory: Path) -> None:
@@ -363,6 +402,7 @@ def _download(name: ModelName, model: _Model, attachments: str, directory: Path)
             sha256=attachment["hash"],
             size=attachment["size"],
             alternative=LOCAL_IMPORT,
+            mismatch_hint=f"the registry's record does not fit the file; {OTHER_MODEL}",
             max_bytes=attachment["size"],
             https_only=True,
             directory_variable="XDG_CACHE_HOME",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.core.console import log
-from nmt.core.errors import UsageError
+from nmt.core.errors import MissingPackageError, UsageError
 from nmt.core.registry import format_spec, parse
 
 if TYPE_CHECKING:
@@ -177,11 +177,17 @@ def load_test_sets(
     data = translator.config.data if translator else DataConfig()
     if src is not None:
         return [test_sets.file_test_set(src, refs or [], encoding_errors)]
-    if tests:
-        return [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
-    if translator and not data.test:
-        check_data_is_known(translator.run, "name a test set with --test, or with --src and --ref")
-    return [test_sets.default_test_set(data)]
+    try:
+        if tests:
+            return [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
+        if translator and not data.test:
+            check_data_is_known(
+                translator.run, "name a test set with --test, or with --src and --ref"
+            )
+        return [test_sets.default_test_set(data)]
+    except MissingPackageError as error:  # of the download
+        error.hint += ", or score your own files with --src and --ref"
+        raise
 
 
 def check_file_names(tests: list[TestSet]) -> None:

@@ -11,7 +11,8 @@ NMTError                        exit code 1: the request is valid but failed
 ├── TrainingError               training cannot continue: non-finite loss, out of memory
 ├── StoppedError                exit code 75: a signal has stopped a resumable training run
 └── UsageError                  exit code 2: the command line or the config is wrong
-    └── ConfigError             an unknown key, a value of the wrong type or out of range
+    ├── ConfigError             an unknown key, a value of the wrong type or out of range
+    └── MissingPackageError     a package that not every installation has
 """
 
 from __future__ import annotations
@@ -76,6 +77,10 @@ class UsageError(NMTError):
 
 class ConfigError(UsageError):
     """The config is wrong: an unknown key, a value of the wrong type or out of range."""
+
+
+class MissingPackageError(UsageError):
+    """A package is not installed; the hint is the line that installs it."""
 
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -10,7 +10,7 @@ import importlib
 import sys
 from typing import Any
 
-from nmt.core.errors import UsageError
+from nmt.core.errors import MissingPackageError
 
 CORE = "nmtkit-core"
 FULL = "nmtkit"
@@ -38,20 +38,24 @@ CORE_EXTRA = "serve"
 """The extra that both distributions have."""
 
 
-def require_package(name: str, module: str) -> Any:
+def require_package(name: str, module: str, purpose: str = "") -> Any:
     """Import and return a module of a package that may be missing.
 
     Args:
         name: the name of the package, for the error.
         module: such as `matplotlib.figure`.
+        purpose: what needs it, for the error.
 
     Raises:
-        UsageError: it is not installed.
+        MissingPackageError: it is not installed.
     """
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise UsageError(f"{name} is not installed", install_line(module)) from None
+        problem = f"{name} is not installed"
+        if purpose:
+            problem = f"{purpose} needs the package {name}, which is not installed"
+        raise MissingPackageError(problem, install_line(module)) from None
 
 
 def is_optional(module: str) -> bool:

@@ -17,11 +17,14 @@ from typing import IO, TYPE_CHECKING
 from nmt.core import paths
 from nmt.core.console import log, progress
 from nmt.core.errors import DownloadError, UsageError, file_hint
+from nmt.core.packages import require_package
 from nmt.core.version import __version__
 
 if TYPE_CHECKING:  # imported on use, because importing httpx takes 0.1 s
     import httpx
 
+CLIENT = "httpx"
+"""The package of the HTTP client."""
 MAX_FAILURES = 5
 """Consecutive failures without progress before the download is aborted."""
 RETRY_DELAY = 0.5
@@ -83,12 +86,14 @@ def fetch(
 
     Raises:
         DownloadError: the connection or request failed, or the file is not the expected one.
+        MissingPackageError: the HTTP client is not installed.
     """
     address = mirror_url(url)
     hint = f"re-run the command to resume, or {alternative}"
     expected = _Expectation(sha256, md5, size)
     if path.is_file() and not expected.problem(path):
         return sha256 or paths.sha256(path)
+    require_package(CLIENT, CLIENT, f"downloading {path.name}")  # before a directory is created
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _partial_download(path, headers or {}) as partial:

@@ -16,7 +16,7 @@ import nmt.text
 import nmt.translation
 from nmt.core import console
 from nmt.core.errors import UsageError
-from nmt.data.sources import hub
+from nmt.data.sources import hub, open_split
 from nmt.jobs import process_settings
 from nmt.text import language_identification as languages
 from nmt.text.lazy_pattern import lazy_pattern
@@ -160,6 +160,41 @@ def test_too_few_updates_of_eole_are_an_error(
     with pytest.raises(SystemExit):
         bench_train.main()
     assert "--eole-updates must be at least 20" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "command", ["evaluate --bleu --model en-de", "compare en-de en-de --test tatoeba"]
+)
+def test_a_test_set_that_cannot_be_downloaded_leaves_nothing_behind(
+    bare: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    done = bare(*command.split())
+    done.assert_fails(
+        2,
+        "downloading tatoeba needs the package httpx, which is not installed",
+        "hint: pip install nmtkit, or score your own files with --src and --ref",
+    )
+    assert done.err.count("downloading") == 1
+    assert list(bare.directory.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "package", "line"),
+    [
+        ("wmt16", "pyarrow", "pip install nmtkit"),
+        ("mtdata(id='Statmt-news_commentary-18.1-deu-eng')", "mtdata", "nmtkit[mtdata]"),
+    ],
+)
+def test_the_packages_of_a_download_are_needed_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, package: str, line: str
+) -> None:
+    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UsageError, match=f"needs the package {package}") as caught:
+        open_split(spec, "train", "en", "de")
+    assert line in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_missing_pyarrow_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

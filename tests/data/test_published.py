@@ -628,6 +628,6 @@ def test_errors_of_mtdata(server: Loopback, index: Callable[..., None]) -> None:
 def test_missing_mtdata_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mtdata", None)
     mtdata._load_index.cache_clear()
-    with pytest.raises(UsageError, match="mtdata is not installed") as caught:
+    with pytest.raises(UsageError, match="mtdata, which is not installed") as caught:
         get_corpus("mtdata").install()
     assert caught.value.hint == "pip install 'nmtkit[mtdata]'"

@@ -25,6 +25,7 @@ from typing import Any
 
 from nmt.core.console import log, progress
 from nmt.core.errors import DataError, DownloadError, NMTError
+from nmt.core.packages import require_package
 from nmt.core.paths import clean_up, data_dir, locked, new_directory, sha256
 from nmt.data import download
 from nmt.data.archives import SourceFile, list_files
@@ -93,6 +94,8 @@ class DownloadableCorpus:
     """Split that the published files must have."""
     languages_option: str = ""
     """Name of the corpus in a spec string, if other languages are an option of it."""
+    packages: tuple[str, ...] = (download.CLIENT,)
+    """Packages that the download needs."""
 
     @property
     def directory(self) -> Path:
@@ -160,10 +163,14 @@ class DownloadableCorpus:
         Raises:
             DownloadError: the corpus cannot be downloaded, or an archive is corrupted or unsafe.
             DataError: `source` does not have the corpus, or the text is corrupted.
+            MissingPackageError: the download needs a package that is not installed.
         """
         clean_up(self.directory.parent)
         if self.is_installed and not force:
             return self.directory
+        if source is None:  # before anything is created
+            for package in self.packages:
+                require_package(package, package, f"downloading {self.name}")
         lock = self.directory.with_name(f".{self.name}.lock")
         try:
             with locked(lock, lambda: log(f"another process is installing {self.name}; waiting")):

@@ -55,6 +55,7 @@ def _source(name: str) -> Callable[[], DownloadableCorpus]:
         list_files=partial(_list_files, name, repository),
         find_splits=_find_splits,
         expected_files=f"a directory with the parquet files of {DIRECTORY}",
+        packages=(download.CLIENT, "pyarrow"),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from nmt.core.console import log
 from nmt.core.errors import ConfigError, DataError, suggest
 from nmt.core.packages import require_package
+from nmt.data import download
 from nmt.data.archives import SourceFile
 from nmt.data.pairs import Pair, read_pairs, read_tsv
 from nmt.data.sources import holdout
@@ -63,6 +64,7 @@ def mtdata(
         expected_files="the files that mtdata names",
         needs_holdout=True,
         languages=languages,
+        packages=(download.CLIENT, "mtdata"),
     )
 
 

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nmt.core.console import log
 from nmt.core.errors import DataError, NMTError, UsageError
 from nmt.core.version import __version__
+from nmt.data.check.sides import is_wrong_source
 from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
 from nmt.server.access import Access, AccessCheck
 from nmt.server.access_log import AccessLog
@@ -75,7 +76,6 @@ from nmt.server.openapi import (
 from nmt.server.page import make_page
 from nmt.server.service import AUTO, Languages, RequestTerms, Service
 from nmt.server.worker import OFFICE, Task, TranslatedDocument, places
-from nmt.text.language_identification import is_wrong_language
 from nmt.translation.result import Translation
 
 MAX_AGE = 20 * 24 * 60 * 60
@@ -292,7 +292,7 @@ class Api:
             answers.update(zip(indices, await translate(indices, source, target), strict=True))
         for i, text in enumerate(texts):
             source, target, _ = languages[i]
-            if source != target and is_wrong_language(text, source):
+            if source != target and is_wrong_source(text, source, target):
                 answers[i]["warnings"].append("wrong-source-language")
         return languages, [answers[i] for i in range(len(texts))]
 
@@ -340,7 +340,7 @@ class Api:
                 (translated,) = await self._translate_documents(
                     documents, [0], (source, target), terms
                 )
-                if is_wrong_language(texts[0], source):
+                if is_wrong_source(texts[0], source, target):
                     translated.warnings.append("wrong-source-language")
                 return translated
 

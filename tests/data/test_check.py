@@ -31,7 +31,7 @@ from nmt.data.check.features import PAIR
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Finding, Report
 from nmt.data.check.run import repair, run_checks, work_directory
-from nmt.data.check.sides import UNKNOWN, swap_warning, wrong_language
+from nmt.data.check.sides import UNKNOWN, is_wrong_source, swap_warning, wrong_language
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import Split, open_split
 from nmt.text import language_identification as languages
@@ -1192,7 +1192,7 @@ ENGLISH = (
     "The printer does not answer.",
     "Where did you put my keys?",
     "She has already left the office.",
-    "Not today!",
+    "What for?",
     "I will call you back in an hour.",
     "There are no seats left for this show.",
     "Save the changes to the file.",
@@ -1211,6 +1211,72 @@ FRENCH = (
 )
 
 
+SHORT_ENGLISH = """
+Nobody answered.
+Keep left, please.
+Save changes?
+Angela Merkel retired.
+My alarm clock is broken.
+Bring warm socks.
+We met in Frankfurt.
+Doors close at nine.
+Try again later.
+Kindergarten starts tomorrow.
+Thanks, Jürgen!
+Lunch was late.
+Turn off all lights.
+Hands up!
+Two coffees, one tea.
+Her aunt sings.
+Press any key.
+Nice weather, Hans.
+Sauerkraut again?
+So am I.
+Nothing hurts now.
+He was an artist in Berlin.
+Bald men laugh.
+Send more paper.
+Our train left early.
+Volkswagen builds cars.
+Mind your head.
+An orange hat.
+Sold out.
+Wait a minute!
+""".strip().splitlines()
+SHORT_GERMAN = """
+Not macht erfinderisch.
+Niemand hat geantwortet.
+Bitte links halten.
+Änderungen speichern?
+Unser Team gewann im Finale.
+Mein Wecker klingelt nie.
+Bring warme Socken mit.
+Wir trafen uns in London.
+Türen schließen um neun.
+Später erneut versuchen.
+Am Montag beginnt die Schule.
+Danke, Mary!
+Das Mittagessen kam spät.
+Alle Lampen ausschalten.
+Hände hoch!
+Zwei Kaffee, einen Tee.
+Seine Tante singt.
+Beliebige Taste drücken.
+Schönes Wetter, Tom.
+Schon wieder Pizza?
+In der Not frisst der Teufel Fliegen.
+Jetzt tut nichts mehr weh.
+Er war Künstler in New York.
+Kahle Männer lachen.
+Mehr Papier schicken.
+Unser Zug fuhr früh ab.
+Ford baut Autos.
+Kopf einziehen!
+Ein oranger Hut.
+Die Not war groß.
+""".strip().splitlines()
+
+
 @given(st.data())
 def test_text_in_the_other_language_is_noticed(data: st.DataObject) -> None:
     sides = {"en": ENGLISH, "de": GERMAN}
@@ -1221,6 +1287,27 @@ def test_text_in_the_other_language_is_noticed(data: st.DataObject) -> None:
     assert wrong_language(text, expected, other) == other
     assert wrong_language([*undecided[:1], *right], expected, other) is None
     assert wrong_language(undecided, expected, other) is None
+
+
+def test_short_correct_sentences_are_in_the_source_language() -> None:
+    for sentence in SHORT_ENGLISH:
+        assert not is_wrong_source(sentence, "en", "de"), sentence
+    for sentence in SHORT_GERMAN:
+        assert not is_wrong_source(sentence, "de", "en"), sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "src", "tgt"),
+    [
+        ("Ich bin heute sehr müde.", "en", "de"),
+        ("Wo bist du?", "en", "de"),
+        ("Where are they?", "de", "en"),
+        (FRENCH[0], "en", "de"),
+        ("Привет", "en", "de"),
+    ],
+)
+def test_a_text_of_a_few_words_is_not_in_the_source_language(text: str, src: str, tgt: str) -> None:
+    assert is_wrong_source(text, src, tgt)
 
 
 def test_languages_without_frequent_words_are_identified() -> None:

@@ -286,6 +286,12 @@ def test_codes_that_the_language_identification_does_not_have() -> None:
     assert not is_wrong_language(text, "nb-NO")
 
 
+def test_a_short_text_in_the_target_language_has_a_warning(client: Client) -> None:
+    short = ["Ich bin heute sehr müde.", "Wo bist du?", "I am very tired today.", "Taxi"]
+    warnings = translate(client, short, source="en")["warnings"]
+    assert ["wrong-source-language" in each for each in warnings] == [True, True, False, False]
+
+
 def test_a_text_in_another_language_has_a_warning(client: Client) -> None:
     french = "Nous n'avons pas encore terminé notre travail."
     assert "wrong-source-language" in translate(client, french)["warnings"]

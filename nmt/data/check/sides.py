@@ -22,7 +22,7 @@ UNKNOWN = "another language"
 
 FREQUENT_WORDS = {
     "en": frozenset(
-        "the and is of to that it for you he she on are this i my have be not what how can does did"
+        "the and is of to that it for you he she on are this i my have be what how can does did"
         " has had your his they we there who would but or at from by".split()
     ),
     "de": frozenset(
@@ -54,6 +54,17 @@ def wrong_language(lines: Iterable[str], expected: str, other: str) -> str | Non
         except UsageError:  # the language identification is not installed
             return None
     return None if language == expected else language
+
+
+def is_wrong_source(text: str, src: str, tgt: str) -> bool:
+    """Return whether a text is clearly not in the source language.
+
+    Its lines are judged like those of `wrong_language`, which needs only a few words, and its start
+    is identified if it is long enough.
+    """
+    if wrong_language(text.splitlines(), src, tgt) is not None:
+        return True
+    return is_wrong_language(text, src)
 
 
 def swap_warning(

@@ -11,6 +11,7 @@ import gc
 import io
 import keyword
 import os
+import shlex
 import sys
 from functools import cache
 from importlib import import_module
@@ -177,7 +178,29 @@ def _usage_hint(error: Exception) -> str:
     takes_model = bool(names) and names[0] in ("run", "first")
     if takes_model and option in ("--model", "-m"):
         return f"pass the model without an option: {context.command_path} MODEL"
+    text = _text_taken_for_option(option) if "text" in names else ""
+    if text:
+        others = [name.upper() for name in names[: names.index("text")]]
+        command = " ".join([context.command_path, *others, "--", shlex.quote(text)])
+        return f"write -- before a text that starts with a hyphen: {command}"
     return f"run {context.command_path} --help"
+
+
+def _text_taken_for_option(option: str) -> str:
+    """Return the argument that looks like a text rather than an unknown option, or an empty string.
+
+    Args:
+        option: the unknown option. Of a text such as "-No, thanks" it is the first letter, -N.
+    """
+    if not option:
+        return ""
+    for argument in sys.argv[1:]:
+        name = argument.partition("=")[0]
+        has_space = any(map(str.isspace, name))
+        is_text = has_space or not any(map(str.isalnum, name))
+        if argument.startswith(option) and is_text:
+            return argument
+    return ""
 
 
 def _report(error: NMTError) -> NoReturn:

@@ -293,6 +293,20 @@ def test_commands_whose_model_is_an_argument_say_so(bare: CommandLine, command: 
     bare(command, "--modle", "en-de").assert_fails(2, f"run nmt {command} --help")
 
 
+@pytest.mark.parametrize("text", ["-----", "- He said so.", "-No, thanks", "--- and then", "-.-="])
+def test_a_text_that_starts_with_a_hyphen_goes_behind_two(bare: CommandLine, text: str) -> None:
+    hint = "hint: write -- before a text that starts with a hyphen: "
+    for command in ("translate", "attention", "tokenizer encode MODEL"):
+        working = f"nmt {command} -- {shlex.quote(text)}\n"
+        bare(*command.split(), text).assert_fails(2, "No such option: -", hint + working)
+    bare("evaluate", text).assert_fails(2, "hint: run nmt evaluate --help")
+
+
+def test_an_unknown_option_of_a_word_is_not_a_text(bare: CommandLine) -> None:
+    for option in ("--beem", "--beem=3 4", "-z"):
+        bare("translate", option, "-- a dog").assert_fails(2, "hint: run nmt translate --help")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

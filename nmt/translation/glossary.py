@@ -136,7 +136,12 @@ class Glossary:
             is_left = term.target == LEAVE
             translation = text[original_start:original_end] if is_left else term.target
             span = FixedSpan(
-                original_start, original_end, translation, is_opaque=is_left, is_term=not is_left
+                original_start,
+                original_end,
+                translation,
+                is_opaque=is_left,
+                is_term=not is_left,
+                kept_term=term.source if is_left else "",
             )
             spans.append(span)
         return spans

@@ -120,7 +120,8 @@ class Guard:
         self.budget: Budget | None = None
         """The budget that all lines share; None: each line has its own."""
         self.term_counts: Counter[tuple[str, bool]] = Counter()
-        """How often each glossary term occurred, and whether it was applied."""
+        """How often each glossary term occurred, by its translation or, if it is left as it is, by
+        the term, and whether it was applied."""
 
     def for_request(self, engine: Engine) -> Guard:
         """Return a guard with the same settings and another engine, whose lines share a budget."""
@@ -195,8 +196,10 @@ class Guard:
 
     def _count_terms(self, lines: Lines, results: Sequence[NBest]) -> None:
         for line, n_best in zip(lines, results, strict=True):
-            for span in line.terms:
-                self.term_counts[span.translation, _is_applied(span, n_best[0])] += 1
+            for span in line.fixed:
+                if span.is_term or span.kept_term:
+                    term = span.kept_term or span.translation
+                    self.term_counts[term, _is_applied(span, n_best[0])] += 1
 
     def with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms."""
@@ -449,9 +452,14 @@ class _GuardedChunk:
         that contain them."""
         requests: list[Line | None] = []
         for line, n_best in zip(lines, results, strict=True):
-            spans = [span for span in line.fixed if is_missing(span, n_best[0].text)]
+            text = n_best[0].text
+            spans = [span for span in line.fixed if is_missing(span, text)]
             is_applicable = bool(spans) and not any(span.is_opaque for span in spans)
-            missing = tuple(span.translation for span in spans)
+            terms = [span for span in spans if span.is_term]
+            in_compounds = self.terms.terms_in_compounds(line, text, terms)
+            # They are rarely placed, and must not keep the others from being placed.
+            required = [span for span in spans if span not in in_compounds] or spans
+            missing = tuple(span.translation for span in required)
             requests.append(
                 replace(line, constraints=line.constraints + missing) if is_applicable else None
             )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from nmt.core.errors import DataError
 from nmt.text.normalization import normalize
 from nmt.text.spans import apply_edits
-from nmt.translation.checks import is_missing
+from nmt.translation.checks import count_occurrences, is_missing
 from nmt.translation.pieces import word_indices_at
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line, with_language
@@ -20,6 +20,7 @@ from nmt.translation.terms import (
     has_lost_preposition,
     is_doubled,
     is_elsewhere,
+    is_in_compound,
     term_edits,
 )
 from nmt.translation.translator import Translator
@@ -57,6 +58,13 @@ class TermPlacement:
             return [each for each in translation.warnings if each.startswith(TERM_DOUBTFUL)]
         doubtful = [span for span in found if is_elsewhere(span, aligned)]
         return [f"{TERM_DOUBTFUL}: {span.translation}" for span in doubtful]
+
+    def terms_in_compounds(
+        self, line: Line, text: str, terms: Sequence[FixedSpan]
+    ) -> list[FixedSpan]:
+        """Return the terms whose translation is in a compound that also translates another word."""
+        aligned = self._align(line, text, terms)
+        return [span for span in terms if aligned and aligned.compounds(span)]
 
     def score(self, pairs: list[Pair]) -> list[Translation | None]:
         """Score translations; none for those that are too long, which are found by halving."""
@@ -105,6 +113,7 @@ class TermPlacement:
     def _rank(self, line: Line, original: Translation, n_best: NBest) -> NBest:
         """Return the translations in which no missing term is doubled, the most probable first.
 
+        Neither may a term replace a half of a compound or be beside it.
         Those that have lost the preposition of a term are last: a rare term without it may be more
         probable (`hat uns Flugplatz abgeholt`).
         """
@@ -112,16 +121,20 @@ class TermPlacement:
         aligned_original = self._align(line, original.text, terms)
         if not aligned_original:
             return n_best
+        in_compounds = self.terms_in_compounds(line, original.text, terms)
+        replaceable = [span for span in terms if span not in in_compounds]
         order: dict[str, tuple[bool, float]] = {}
         placed: NBest = []
         for translation in n_best:
             aligned = self._align(line, translation.text, terms)
             if not aligned or translation.text in order:
                 continue
-            has_doubled = any(is_doubled(span, aligned, aligned_original) for span in terms)
-            if not has_doubled:
+            is_wrong = _breaks_compound(in_compounds, replaceable, aligned) or any(
+                is_doubled(span, aligned, aligned_original) for span in replaceable
+            )
+            if not is_wrong:
                 is_incomplete = any(
-                    has_lost_preposition(span, aligned, aligned_original) for span in terms
+                    has_lost_preposition(span, aligned, aligned_original) for span in replaceable
                 )
                 order[translation.text] = (is_incomplete, -aligned.log_prob)
                 placed.append(translation)
@@ -143,7 +156,9 @@ class TermPlacement:
             self._aligned[pair] = None
             if scored:
                 offset = len(pair[0]) - len(lines_of_pairs[pair].text)
-                aligned = AlignedText(*pair, scored.alignment, scored.log_prob, offset)
+                aligned = AlignedText(
+                    *pair, scored.alignment, scored.log_prob, offset, scored.links
+                )
                 self._aligned[pair] = aligned
 
 
@@ -190,3 +205,21 @@ def edit_words(translation: Translation, edits: Iterable[Edit]) -> Translation:
 
 def _missing_terms(line: Line, text: str) -> list[FixedSpan]:
     return [span for span in line.terms if is_missing(span, text)]
+
+
+def _breaks_compound(
+    in_compounds: Iterable[FixedSpan], replaceable: Sequence[FixedSpan], translation: AlignedText
+) -> bool:
+    """Return whether a term is in the place of a compound of the original or beside it.
+
+    Args:
+        in_compounds: terms whose translation is in a compound of the original.
+        replaceable: the other missing terms, which may have the same translation.
+        translation: a translation with terms.
+    """
+    for span in in_compounds:
+        num_expected = sum(each.translation == span.translation for each in replaceable)
+        count = count_occurrences(translation.text, span.translation, inflected=True)
+        if count > num_expected and not is_in_compound(span, translation):
+            return True
+    return False

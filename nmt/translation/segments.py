@@ -40,6 +40,8 @@ class FixedSpan:
     inflect other words."""
     is_term: bool = False
     """Whether it is a glossary term, which the translation may inflect."""
+    kept_term: str = field(default="", compare=False)
+    """The glossary term that it leaves as it is; empty: none."""
 
     def moved(self, offset: int) -> FixedSpan:
         """Return the span, `offset` characters further."""

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.searchable import marks_as_letters
+from nmt.translation.alignment import Link
 from nmt.translation.checks import count_occurrences, find_inflected
 from nmt.translation.pieces import word_indices_at
 from nmt.translation.segments import FixedSpan
@@ -35,6 +36,10 @@ FUNCTION_WORDS |= frozenset(
     ).split()
 )
 """Words that are no translation of a term, whatever they are aligned with."""
+MIN_SHARE_OF_COMPOUND = 0.3
+"""Minimum share of the attention to each of two adjacent source words that a compound of both has.
+In technical text, about 10 of 348 words with that much were no compounds: the source word beside
+the term had been left out."""
 _WORD = lazy_pattern(r"(?=\S)[^\w\s]*+(\S*?)[^\w\s]*+(?!\S)")
 """A word, with punctuation around it that is not in the group."""
 
@@ -51,12 +56,18 @@ class AlignedText:
     offset: int = 0
     """Length of what was added before the line in the source: a token that chooses the target
     language."""
+    links: Sequence[Link] = ()
+    """The alignment in both directions, by which compounds are found."""
 
     @cached_property
     def words(self) -> list[tuple[int, int]]:
         """Start and end of each word, without punctuation around it."""
-        letters = marks_as_letters(self.text)
-        return [match.span(1) for match in _WORD.finditer(letters)]
+        return _find_words(self.text)
+
+    @cached_property
+    def source_words(self) -> list[str]:
+        """The words of the source in lower case, without punctuation around them."""
+        return [self.source[start:end].lower() for start, end in _find_words(self.source)]
 
     def word(self, index: int) -> str:
         """Return a word in lower case."""
@@ -66,8 +77,21 @@ class AlignedText:
     def aligned(self, span: FixedSpan) -> list[int]:
         """Return the indices of the content words that are aligned with a span of the source, in
         order."""
-        [first] = word_indices_at(self.source, [span.start + self.offset])
-        return self._content_words(range(first, first + self.num_source_words(span)))
+        return self._content_words(self._source_range(span))
+
+    def compounds(self, span: FixedSpan) -> list[int]:
+        """Return the indices of the words that translate a span of the source together with the
+        content word before or after it, such as Autoschlüssel for `car` in `car key`."""
+        span_words = self._source_range(span)
+        neighbors: list[int] = []
+        for index in (span_words.start - 1, span_words.stop):
+            word = ""
+            if 0 <= index < len(self.source_words):
+                word = self.source_words[index]
+            if word and word not in FUNCTION_WORDS:
+                neighbors.append(index)
+        shared = self._linked_words(span_words) & self._linked_words(neighbors)
+        return [index for index in sorted(shared) if self.word(index) not in FUNCTION_WORDS]
 
     def rendering(self, span: FixedSpan) -> list[int]:
         """Return the indices of the adjacent words that translate a span of the source, none if
@@ -112,6 +136,21 @@ class AlignedText:
         """Return the words that are not at these indices, in lower case."""
         return [self.word(i) for i in range(len(self.words)) if i not in indices]
 
+    def _source_range(self, span: FixedSpan) -> range:
+        """Return the indices of the source words of a span."""
+        [first] = word_indices_at(self.source, [span.start + self.offset])
+        return range(first, first + self.num_source_words(span))
+
+    def _linked_words(self, source_words: Container[int]) -> set[int]:
+        """Return the indices of the words with much of the attention to one of some source
+        words."""
+        linked: set[int] = set()
+        for link in self.links:
+            is_known = link.target < len(self.words)  # a tokenizer may count more words
+            if is_known and link.source in source_words and link.share >= MIN_SHARE_OF_COMPOUND:
+                linked.add(link.target)
+        return linked
+
     def _content_words(self, source_words: Iterable[int]) -> list[int]:
         wanted = set(source_words)
         aligned = {target for source, target in self.alignment if source in wanted}
@@ -124,7 +163,7 @@ def is_elsewhere(span: FixedSpan, translation: AlignedText) -> bool:
     """Return whether a term is in a translation, but other words are aligned with it in the
     source."""
     own = translation.term_words(span)
-    aligned = translation.aligned(span)
+    aligned = translation.aligned(span) + translation.compounds(span)
     return bool(own and aligned) and own.isdisjoint(aligned)
 
 
@@ -153,6 +192,18 @@ def is_doubled(span: FixedSpan, translation: AlignedText, original: AlignedText)
     return False
 
 
+def is_in_compound(span: FixedSpan, translation: AlignedText) -> bool:
+    """Return whether a term is in a compound with a hyphen that also translates the source word
+    before or after it, such as Faktura-Nummer."""
+    compounds = [translation.words[index] for index in translation.compounds(span)]
+    for match in find_inflected(translation.text, span.translation):
+        for start, end in compounds:
+            is_part = start <= match.start() and match.end() <= end
+            if is_part and match.span() != (start, end):
+                return True
+    return False
+
+
 def has_lost_preposition(span: FixedSpan, translation: AlignedText, original: AlignedText) -> bool:
     """Return whether the words that a term replaces follow a preposition, and the term neither one
     nor an article.
@@ -177,6 +228,9 @@ def term_edits(
     """Return the edits that replace the words that are aligned with terms, but not punctuation
     around them.
 
+    A term whose translation is in a compound has none, because the compound also translates another
+    word.
+
     Args:
         translation: a translation without the terms.
         spans: the terms.
@@ -185,6 +239,8 @@ def term_edits(
     """
     edits: list[Edit] = []
     for span in spans:
+        if translation.compounds(span):
+            continue
         rendering = translation.rendering(span)
         if not whole_runs:
             rendering = rendering[: translation.num_source_words(span)]
@@ -199,6 +255,12 @@ def term_edits(
             kept.append((start, end, new))
             previous_end = end
     return kept
+
+
+def _find_words(text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each word, without punctuation around it."""
+    letters = marks_as_letters(text)
+    return [match.span(1) for match in _WORD.finditer(letters)]
 
 
 def _runs(indices: Sequence[int]) -> Iterator[list[int]]:

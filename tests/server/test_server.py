@@ -478,6 +478,12 @@ def test_a_request_may_have_a_glossary(client: Client) -> None:
     assert translate(client, q, glossary={})["translatedText"] == plain["translatedText"]
 
 
+def test_terms_that_are_kept_are_reported(client: Client) -> None:
+    answer = translate(client, "The dog sees a cat.", glossary={"dog": "-", "cat": "Mieze"})
+    assert "dog" in answer["translatedText"]
+    assert answer["glossary"] == {"applied": {"dog": 1, "Mieze": 1}, "notApplied": {}}
+
+
 def test_terms_that_are_not_applied_are_reported(client: Client) -> None:
     answer = translate(client, "The dog runs.", glossary={"dog": "Köter " * 10})
     assert [each for each in answer["warnings"] if each.startswith("term-not-applied: Köter")]

@@ -29,6 +29,7 @@ from nmt.text.numbers import equivalent_pattern
 from nmt.text.sentences import count_sentences, split_to_fit
 from nmt.text.spans import compile_patterns, find_spans
 from nmt.text.whitespace import surrounding_whitespace
+from nmt.translation.alignment import Link
 from nmt.translation.budget import Budget
 from nmt.translation.checks import count_occurrences, find_problems, is_missing
 from nmt.translation.glossary import Glossary, Term
@@ -41,6 +42,7 @@ from nmt.translation.terms import (
     has_lost_preposition,
     is_doubled,
     is_elsewhere,
+    is_in_compound,
     term_edits,
 )
 
@@ -810,6 +812,67 @@ def test_a_term_in_the_place_of_another_word_is_noticed() -> None:
     assert not is_elsewhere(FILE, aligned_text(source, "Die|The", "Datei|file", "kam|came"))
 
 
+def linked_text(source: str, text: str, *links: tuple[str, str, float]) -> AlignedText:
+    """Return a translation with links between words, each with its share of the attention."""
+    source_words = source.split()
+    words = text.split()
+    linked = [Link(source_words.index(of), words.index(word), share) for of, word, share in links]
+    return AlignedText(source, text, [], links=linked)
+
+
+DOG = FixedSpan(4, 7, "Köter", is_opaque=False, is_term=True)
+DOG_OWNER = replace(DOG, end=13)
+
+
+@pytest.mark.parametrize(
+    ("source", "span", "links", "is_compound"),
+    [
+        ("The dog owner came.", DOG, [("dog", 0.9), ("owner", 0.9)], True),
+        ("The dog owner came.", DOG, [("dog", 0.4), ("owner", 0.9)], True),
+        ("The dog owner, too.", DOG, [("dog", 0.9), ("owner,", 0.4)], True),
+        # The glossary has both words.
+        ("The dog owner came.", DOG_OWNER, [("dog", 0.9), ("owner", 0.9)], False),
+        # A word that is left out has little of the attention.
+        ("The dog owner came.", DOG, [("dog", 0.9), ("owner", 0.2)], False),
+        ("The dog owner came.", DOG, [("owner", 0.9)], False),
+        # An article or a word that is not adjacent is not a half of it.
+        ("The dog came.", DOG, [("The", 0.9), ("dog", 0.9)], False),
+        ("The dog in London came.", DOG, [("dog", 0.9), ("London", 0.9)], False),
+        ("The dog - owner came.", DOG, [("dog", 0.9), ("-", 0.9)], False),
+    ],
+)
+def test_a_compound_translates_the_word_beside_a_term_too(
+    source: str, span: FixedSpan, links: list[tuple[str, float]], is_compound: bool
+) -> None:
+    to_compound = [(word, "Hundehalter", share) for word, share in links]
+    original = linked_text(source, "Der Hundehalter kam.", *to_compound)
+    assert original.compounds(span) == ([1] if is_compound else [])
+    aligned = replace(original, alignment=[(1, 1)])
+    edited = [] if is_compound else [(4, 15, "Köter")]
+    assert term_edits(aligned, [span]) == edited
+
+
+@pytest.mark.parametrize(
+    ("text", "owner", "is_part"),
+    [
+        ("Der Köter kam.", "Köter", False),
+        ("Der Köter-Besitzer kam.", "Köter-Besitzer", True),
+        ("Der Besitzer Köter kam.", "Besitzer", False),
+    ],
+)
+def test_a_term_in_a_compound_with_a_hyphen(text: str, owner: str, is_part: bool) -> None:
+    word = next(word for word in text.split() if word.startswith("Köter"))
+    links = (("dog", word, 0.9), ("owner", owner, 0.9))
+    translation = linked_text("The dog owner came.", text, *links)
+    assert is_in_compound(DOG, translation) == is_part
+
+
+def test_a_term_elsewhere_than_its_compound_is_noticed() -> None:
+    links = (("dog", "Hundehalter", 0.9), ("owner", "Hundehalter", 0.9), ("the", "Köter.", 0.5))
+    translation = linked_text("The dog owner has the beast.", "Der Hundehalter hat Köter.", *links)
+    assert is_elsewhere(DOG, translation)
+
+
 def test_a_line_of_several_segments_is_searched_in_its_segments_only(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -925,6 +988,7 @@ def test_terms_are_applied_by_constraint_or_alignment(translator: Translator) ->
     assert guard.term_counts == {("Köter", True): 1}
     assert not is_missing(FixedSpan(0, 3, "Kind", is_term=True), "Mit den Kindern.")
     assert "Smith" in guard.translate(["Smith is here."])[0]
+    assert guard.term_counts == {("Köter", True): 1, ("Smith", True): 1}
     research = Guard(translator, glossary=Glossary([Term("R&D", "F&E", "en")]))
     lines = research.translate(["We use R&D.", "The R&D is big.", "He works in R&D today."])
     assert [re.findall("[A-Z&]{1,3}(?![a-z])", line) for line in lines] == [["F&E"]] * 3  # no R F&E
@@ -1007,6 +1071,52 @@ def test_a_term_replaces_the_word_of_the_model(
     [text] = guard.translate([source])
     assert count_occurrences(text, translation, inflected=True) == 1
     assert not re.search(others, text)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("That is the car door.", "Fahrzeug"),  # the search with the constraint finds Fahrzeugtür
+        ("This is my house key.", "Gebäude"),  # beside Hausschlüssel
+        ("Dog leash", "Köter"),  # all of the translation
+        ("A police car came.", "Fahrzeug"),
+        ("The farm house burned down.", "Gebäude"),
+    ],
+)
+def test_a_compound_with_half_of_a_term_is_left(
+    translator: Translator, source: str, target: str
+) -> None:
+    terms = {"car": "Fahrzeug", "house": "Gebäude", "dog": "Köter"}
+    glossary = Glossary(Term(*pair, "en") for pair in terms.items())
+    guard = Guard(translator, glossary=glossary)
+    [[best]] = guard.stream([[source]])
+    assert [best.text] == Guard(translator).translate([source])
+    assert best.warnings == (f"term-not-applied: {target}",)
+    assert guard.term_counts == {(target, False): 1}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Where did you put the car key?", ["Fahrzeugschlüssel"]),  # a term of its own
+        ("The car radio is too loud.", ["Fahrzeug-Radio"]),
+        ("The car door is red, and the house is old.", ["Autotür", "Gebäude"]),
+        ("The car dealer has a new car.", ["Autohändler", "Fahrzeug"]),
+    ],
+)
+def test_terms_beside_and_in_compounds(
+    translator: Translator, source: str, expected: list[str]
+) -> None:
+    terms = {
+        "car": "Fahrzeug",
+        "car key": "Fahrzeugschlüssel",
+        "house": "Gebäude",
+        "dog": "Köter",
+    }
+    guard = Guard(translator, glossary=Glossary(Term(*pair, "en") for pair in terms.items()))
+    [text] = guard.translate([source])
+    for word in expected:
+        assert count_occurrences(text, word) == 1, text
 
 
 def test_terms_inside_protected_spans_are_not_translated(translator: Translator) -> None:

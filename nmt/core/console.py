@@ -107,24 +107,21 @@ def progress(
     total: float | None, description: str, unit: str, *, disable: bool = False, **options: Any
 ) -> tqdm[Any]:
     """Open a progress bar. If stderr is not a terminal, it prints one line per minute."""
-    from nmt.core.progress_bar import ProgressBar  # tqdm is slow to import
+    from nmt.core.progress_bar import ProgressBar, ProgressLines  # tqdm is slow to import
 
-    has_terminal = is_terminal()
-    has_size = has_terminal and os.get_terminal_size(sys.stderr.fileno()).columns > 0
-    return ProgressBar(
-        disable=disable or SILENT,
-        total=total,
-        desc=description,
-        unit=unit,
-        file=LOG,
-        ncols=None if has_size or not has_terminal else 80,
-        dynamic_ncols=has_size,
-        mininterval=0.1 if has_terminal else 60.0,
-        delay=0.0 if has_terminal else 60.0,
-        bar_format=None if has_terminal else "{l_bar}{r_bar}\n",
-        leave=False,
-        **options,
-    )
+    options |= {
+        "disable": disable or SILENT,
+        "total": total,
+        "desc": description,
+        "unit": unit,
+        "file": LOG,
+        "leave": False,
+    }
+    if not is_terminal():
+        line = "{l_bar}{r_bar}"
+        return ProgressLines(mininterval=60.0, delay=60.0, bar_format=line, **options)
+    has_size = os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    return ProgressBar(ncols=None if has_size else 80, dynamic_ncols=has_size, **options)
 
 
 def format_duration(seconds: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from typing import Any
 
 from tqdm import tqdm
@@ -32,6 +34,27 @@ class ProgressBar(tqdm):  # type: ignore[type-arg]
         # Below one per second, tqdm has seconds for each unit, of which the names are plural.
         unit = options.get("unit", "")
         return text.replace(f"s/{unit}", f"s/{unit.strip().removesuffix('s')}") if unit else text
+
+
+class ProgressLines(tqdm):  # type: ignore[type-arg]
+    """A line of a log file in each interval instead of a bar, with nothing that moves a cursor."""
+
+    @staticmethod
+    def status_printer(file: Any) -> Callable[[str], None]:
+        """Return a function that prints a line, and nothing for the empty text that clears a
+        bar."""
+
+        def print_line(text: str) -> None:
+            if text:
+                file.write(f"{text}\n")
+                file.flush()
+
+        return print_line
+
+    def close(self) -> None:
+        """End the lines, without the carriage return after a bar."""
+        self.fp = io.StringIO()
+        super().close()
 
 
 def _layouts(figures: list[str]) -> list[str]:

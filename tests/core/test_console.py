@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pty
 import re
@@ -11,6 +12,7 @@ import sys
 
 import pytest
 
+from nmt.core import console
 from nmt.core.progress_bar import MIN_CELLS, ProgressBar
 
 FIGURES = "loss 4.210, 3,120 tok/s, lr 3.0e-03, BLEU 12.3"
@@ -82,3 +84,19 @@ def test_errors_and_warnings_have_colors_in_a_terminal_only() -> None:
             check=True,
         )
         assert done.stderr == expected
+
+
+def test_a_log_file_has_lines_instead_of_a_bar(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Minutes pass between any two steps, so that each of them prints a line.
+    monkeypatch.setattr("tqdm.std.time", itertools.count(0, 100).__next__)
+    with console.progress(3, "reading", " lines") as bar:
+        for _ in range(3):
+            bar.update()
+            console.log("read a line")
+    error = capsys.readouterr().err
+    assert "\r" not in error
+    lines = error.splitlines()
+    assert lines[1::2] == ["nmt: read a line"] * 3
+    assert [line.rpartition("| ")[2][:3] for line in lines[::2]] == ["1/3", "2/3", "3/3"]

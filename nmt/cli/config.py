@@ -26,7 +26,7 @@ def config(
 ) -> None:
     """Print a resolved config.
 
-    The output is YAML with every option, for `nmt train --config`.
+    The output is YAML with every option, for nmt train --config.
 
     Examples:
       nmt config multi30k

@@ -89,7 +89,8 @@ def format_summary(model: Seq2Seq, model_parts: list[LayerSummary]) -> str:
         )
     totals = f"{total:,} parameters, {format_bytes(4 * total)} in float32"
     if model.layer_sharing > 1:
-        totals += f"; each layer is applied up to {model.layer_sharing} times"
+        uses = min(model.layer_sharing, max(model.encoder_layers, model.decoder_layers))
+        totals += f"; each layer is applied up to {uses} times"
     return "\n".join([*format_table(rows, optional=(5, 4, 2)), "", *wrap(totals)])
 
 

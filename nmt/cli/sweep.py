@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.options import ConfigOption, DeviceOption, SetOption
+from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOption
 from nmt.core.console import counted, format_duration, log
 from nmt.core.errors import UsageError, check_choice
 from nmt.core.layout import wrap
@@ -53,6 +53,7 @@ def sweep(
         typer.Option(help="Wall-clock limit of each run: 90s, 30m, 2h.", show_default=False),
     ] = None,
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
     format_: Annotated[
         str, typer.Option("--format", help="Format of the table: text, md, latex or csv.")
     ] = "text",
@@ -63,10 +64,11 @@ def sweep(
     Prints one line after each run, then a table with the mean and standard deviation over the seeds
     of each combination. An asterisk marks a significant difference from the first combination. Run
     the command again to resume a sweep, or to print its table. Values and seeds can be added later.
+    With --precision auto, models of different sizes may be trained in different precisions.
 
     Examples:
       nmt sweep --config multi30k --grid train.label_smoothing=0,0.1,0.2 --seeds 3 --time-limit 10m
-      nmt sweep --grid model.dim=128,256 --grid model.norm_position=pre,post --run runs/small
+      nmt sweep --grid model.dim=128,256 --grid model.norm_position=pre,post --precision bf16
       nmt sweep --grid model.dim=128,256 --seeds 4 --set "train.loggers=[wandb]" --format latex
     """
     import json
@@ -89,6 +91,7 @@ def sweep(
         tuple(range(1, seeds + 1)),
         limit,
         device,
+        precision,
     )
     for name in sorted(override_names(plan.common) & {*plan.grid, "seed"}):
         option = "--seeds" if name == "seed" else "--grid"

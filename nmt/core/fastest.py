@@ -17,6 +17,8 @@ from nmt.core.untrusted_files import Number, matches, read_record
 
 MEASURE_SECONDS = 0.08
 """Time to measure each candidate."""
+MIN_ROUNDS, MAX_ROUNDS = 5, 20
+"""Number of measurements of each candidate. On a busy machine, a single one may take any time."""
 Rates = dict[str, float]
 Prepare = Callable[[str], Callable[[], object]]
 """Returns the function of a candidate; each call of it does the same work."""
@@ -86,13 +88,13 @@ def _measure_rates(candidates: Mapping[str, Callable[[], object]], flops: float)
         run()
     shortest = dict.fromkeys(candidates, math.inf)
     end = time.perf_counter() + MEASURE_SECONDS * len(candidates)
-    for _ in range(20):
+    for num_rounds in range(1, 1 + MAX_ROUNDS):
         for name, run in candidates.items():
             start = time.perf_counter()
             run()
             seconds = time.perf_counter() - start
             shortest[name] = min(shortest[name], seconds)
-        if time.perf_counter() > end:
+        if num_rounds >= MIN_ROUNDS and time.perf_counter() > end:
             break
     rates = {}
     for name, seconds in shortest.items():

@@ -302,7 +302,7 @@ def read_pairs(src: InputFile, tgt: InputFile, *, errors: str = "strict") -> Ite
             n_src = number + (source is not None) + sum(1 for _ in sources)
             n_tgt = number + (target is not None) + sum(1 for _ in targets)
             raise UnequalLineCountsError(
-                f"{src} has {n_src:,} lines and {tgt} has {n_tgt:,}",
+                f"{src} has {counted(n_src, 'line')} and {tgt} has {n_tgt:,}",
                 "line n of one file must be the translation of line n of the other",
             )
         yield source, target

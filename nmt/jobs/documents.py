@@ -210,6 +210,8 @@ def _is_document(argument: str) -> bool:
                     "to translate the file name as a sentence, use a pipe",
                 )
             if not argument.endswith(("/", os.sep)) or "://" in argument:
+                if _has_name_of_corpus(argument):
+                    log(f"warning: there is no file {argument}, so it is translated as text")
                 return False
         if not path.exists() and len(argument.split()) == 1:
             raise UsageError(
@@ -223,6 +225,11 @@ def _is_document(argument: str) -> bool:
         return False
     except (OSError, ValueError):  # too long for a path, or with a null character
         return False
+
+
+def _has_name_of_corpus(argument: str) -> bool:
+    """Return whether a text looks like the name of a file whose suffix is a language."""
+    return len(argument.split()) == 1 and Path(argument).suffix.removeprefix(".") in NAMES
 
 
 def parser_of_format(name: str) -> Parser:

@@ -43,6 +43,7 @@ class Sweep:
     time_limit: float | None = None
     """Training time of each run in seconds."""
     device: str = "auto"
+    precision: str = "auto"
 
     def combinations(self) -> Iterator[dict[str, str]]:
         """Yield the options of each combination."""

@@ -286,6 +286,7 @@ def _train_and_evaluate(
 
 def _training_command(sweep: Sweep, run: Path, options: Options, seed: int) -> list[str]:
     command = ["train", "--run", str(run), "--device", sweep.device]
+    command += ["--precision", sweep.precision]
     if (run / "config.yaml").exists():
         command += ["--resume"]
     else:

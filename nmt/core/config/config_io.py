@@ -139,7 +139,8 @@ def override(config: Config, text: str) -> Config:
         raise ConfigError(f"cannot read --set {text}", "write --set train.steps=1000")
     name = left.removesuffix("+").rstrip()
     if name not in OPTION_TYPES:
-        raise ConfigError(f"unknown key {name}", suggest(name, OPTION_TYPES))
+        in_sections = [key for key in OPTION_TYPES if key.endswith(f".{name}")]
+        raise ConfigError(f"unknown key {name}", suggest(name, in_sections or OPTION_TYPES))
     expected = OPTION_TYPES[name]
     is_addition = left != name
     if is_addition and typing.get_origin(expected) is not tuple:

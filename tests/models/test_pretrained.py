@@ -560,7 +560,7 @@ def test_info_of_a_pretrained_model(bare: CommandLine) -> None:
     done = bare.run("info", "en-de")
     output = " ".join(done.out.split())
     for text in (
-        "16.5 M parameters",
+        "20.4 M parameters",
         "tatoeba/train (CC BY 2.0 FR (tatoeba.org))",
         "rotary positions",
         "license cc-by-sa-4.0 (weights)",

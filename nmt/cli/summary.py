@@ -89,7 +89,8 @@ def format_summary(model: Seq2Seq, model_parts: list[LayerSummary]) -> str:
         )
     totals = f"{total:,} parameters, {format_bytes(4 * total)} in float32"
     if model.layer_sharing > 1:
-        uses = min(model.layer_sharing, max(model.encoder_layers, model.decoder_layers))
+        num_layers = max(model.config.encoder_layers, model.config.decoder_layers)
+        uses = min(model.layer_sharing, num_layers)
         totals += f"; each layer is applied up to {uses} times"
     return "\n".join([*format_table(rows, optional=(5, 4, 2)), "", *wrap(totals)])
 

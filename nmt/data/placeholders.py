@@ -40,7 +40,7 @@ def replace_spans(pairs: Iterable[Pair]) -> list[Pair]:
     for source, target in pairs:
         spans = []
         for span in find_spans(source):
-            # Training data is prepared as before there were blanks.
+            # The models were trained without placeholders for blanks.
             if span.is_opaque and span.kind != BLANK:
                 spans.append(source[span.start : span.end])
         spans = spans or _shared_words(source, target)

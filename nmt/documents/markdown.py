@@ -64,6 +64,9 @@ _LABEL_LINE = re.compile(
 )
 """A line of bold text, perhaps after a symbol and before a colon."""
 _SENTENCE_END = re.compile(r"[.!?…:]['\"”’»)*_]*\Z")
+MAX_CONTEXT = 40
+"""Number of characters before and after a label that tell whether it is one; the start of a line
+has few marks."""
 _OPENING_MARKS = "\n \"'“„‘(*_["
 _EMPTY_ELEMENTS = {"br": Kind.LINE_BREAK, **dict.fromkeys(BREAKS, Kind.BREAK)}
 _KINDS = {"hardbreak": Kind.LINE_BREAK, "image": Kind.BREAK, "embed": Kind.BREAK}
@@ -288,9 +291,9 @@ def _breaks_around_labels(content: str) -> Iterator[Piece]:
     last_end = -1  # of a label
     for label in _LABEL_LINE.finditer(content):
         start, end = label.span()
-        before = content[:start].rstrip()
+        before = content[max(start - MAX_CONTEXT, 0) : start].rstrip()
         is_first = not before or start == last_end + 1 or _SENTENCE_END.search(before)
-        following = content[end:].lstrip(_OPENING_MARKS)
+        following = content[end : end + MAX_CONTEXT].lstrip(_OPENING_MARKS)
         if not is_first or not following[:1].isupper():
             continue
         last_end = end

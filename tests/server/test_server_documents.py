@@ -124,7 +124,7 @@ def memory(pid: int, name: str) -> int:
     has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0
     # None if it is about to end.
     values = [line.split()[1] for line in lines if line.startswith(f"{name}:")]

@@ -450,25 +450,29 @@ class _GuardedChunk:
     def _constrain(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
         """Search with the missing numbers and terms as constraints, but without adding sentences
         that contain them."""
-        requests: list[Line | None] = []
-        for line, n_best in zip(lines, results, strict=True):
-            text = n_best[0].text
-            spans = [span for span in line.fixed if is_missing(span, text)]
-            is_applicable = bool(spans) and not any(span.is_opaque for span in spans)
-            terms = [span for span in spans if span.is_term]
-            in_compounds = self.terms.terms_in_compounds(line, text, terms)
-            # They are rarely placed, and must not keep the others from being placed.
-            required = [span for span in spans if span not in in_compounds] or spans
-            missing = tuple(span.translation for span in required)
-            requests.append(
-                replace(line, constraints=line.constraints + missing) if is_applicable else None
-            )
+        requests = [
+            self._with_missing(line, n_best[0].text)
+            for line, n_best in zip(lines, results, strict=True)
+        ]
         constrained: list[NBest] = []
         for line, n_best in zip(lines, self._search_constrained(requests), strict=True):
             max_ends = _count_sentence_ends(line.text)
             complete = [each for each in n_best if _count_sentence_ends(each.text) <= max_ends]
             constrained.append([each for each in complete if not has_rest(line, each.text)])
         return self.terms.place(lines, results, constrained)
+
+    def _with_missing(self, line: Line, text: str) -> Line | None:
+        """Return the line with the numbers and terms that a translation lacks as constraints; none
+        if it lacks nothing or something else."""
+        spans = [span for span in line.fixed if is_missing(span, text)]
+        if not spans or any(span.is_opaque for span in spans):
+            return None
+        terms = [span for span in spans if span.is_term]
+        in_compounds = self.terms.terms_in_compounds(line, text, terms)
+        # They are rarely placed, and must not keep the others from being placed.
+        required = [span for span in spans if span not in in_compounds] or spans
+        missing = tuple(span.translation for span in required)
+        return replace(line, constraints=line.constraints + missing)
 
     def _write_digits(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
         """Write the numbers in words as digits, which models copy, and spell them again in the

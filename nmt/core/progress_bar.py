@@ -36,7 +36,7 @@ class ProgressBar(tqdm):  # type: ignore[type-arg]
         return text.replace(f"s/{unit}", f"s/{unit.strip().removesuffix('s')}") if unit else text
 
 
-class ProgressLines(tqdm):  # type: ignore[type-arg]
+class ProgressLines(ProgressBar):
     """A line of a log file in each interval instead of a bar, with nothing that moves a cursor."""
 
     @staticmethod

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nmt.core.console import format_p, progress
+from nmt.core.console import counted, format_p, progress
 from nmt.core.errors import DataError, UsageError
 from nmt.core.registry import parse
 from nmt.evaluate.line_metrics import paired_tests, score_lines, signature
@@ -173,7 +173,7 @@ def compare(
     for system in (first, second):
         if len(system.hypotheses) != len(test.sources):
             raise DataError(
-                f"{system.name} has {len(system.hypotheses):,} lines and {test.name}"
+                f"{system.name} has {counted(len(system.hypotheses), 'line')} and {test.name}"
                 f" {len(test.sources):,}",
                 "each line must be the translation of the source line with the same number",
             )

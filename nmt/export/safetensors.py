@@ -45,8 +45,8 @@ def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> No
     """Write a run with one checkpoint into an existing directory, for `nmt translate --model`.
 
     `weights` are fp32; bf16 for half the size; int8 for a quarter (`nmt.runs.quantization`). The
-    precision of inference does not depend on it. The shortlist and the multipliers of the model
-    belong to the export.
+    precision of inference does not depend on it. A calibrated model, such as one of Firefox, keeps
+    its own int8. Its multipliers, and the shortlist of a model, belong to the export.
 
     Raises:
         ConfigError: the type of weights is unknown.

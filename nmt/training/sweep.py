@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from nmt.core import runtime
 from nmt.core.config import FINE_TUNING, config_io
@@ -216,8 +217,8 @@ def _overrides(sweep: Sweep, options: Options, seed: int) -> list[str]:
 
 
 def _check_and_save(sweep: Sweep, directory: Path) -> None:
-    """Check that config, overrides, time limit and the options of the grid equal the saved ones,
-    and save the sweep.
+    """Check that config, overrides, time limit, precision and the options of the grid equal the
+    saved ones, and save the sweep.
 
     The values of the options and the seeds may differ.
     """
@@ -230,7 +231,8 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
     }
     if path.exists():
         try:
-            saved = json.loads(path.read_text(encoding="utf-8"))
+            saved: dict[str, Any] = {"precision": "auto"}  # of sweeps that do not state it
+            saved |= json.loads(path.read_text(encoding="utf-8"))
             is_same_grid = [*saved["grid"].keys()] == [*current["grid"]]
             saved["config"]
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -245,6 +247,7 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
             "common": "--set",
             "sha256": "config content",
             "time_limit": "--time-limit",
+            "precision": "--precision",
         }
         for name, label in fixed.items():
             if saved.get(name) != current[name]:

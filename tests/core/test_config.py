@@ -158,6 +158,7 @@ def test_overrides_set_their_option(override: str, read: Any, value: Any) -> Non
     ("override", "message"),
     [
         ("train.step=3", "unknown key train.step"),
+        ("dim=3", "unknown key dim"),
         ("model=3", "unknown key model"),
         ("train.steps", "cannot read --set train.steps"),
         ("train.steps=many", "train.steps: expected an integer, got 'many'"),
@@ -170,6 +171,13 @@ def test_overrides_set_their_option(override: str, read: Any, value: Any) -> Non
 def test_invalid_overrides_raise(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("[", "\\[")):
         config_io.load(None, [override])
+
+
+def test_a_key_without_its_section_is_found() -> None:
+    with pytest.raises(ConfigError) as caught:
+        config_io.load(None, ["dim=3"])
+    assert "model.dim" in caught.value.hint
+    assert "train.steps" not in caught.value.hint
 
 
 def test_dump_and_load_round_trip(tmp_path: Path) -> None:

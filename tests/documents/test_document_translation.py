@@ -32,7 +32,7 @@ from nmt.documents.formats import (
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import project
 from nmt.documents.rich_text import Sections
-from nmt.jobs.documents import log_warnings
+from nmt.jobs.documents import document_arguments, log_warnings
 from nmt.text.scripts import foreign_spans
 from nmt.translation.alignment import Link
 from nmt.translation.result import Translation
@@ -986,6 +986,17 @@ def test_a_translation_memory_is_used(site: CommandLine) -> None:
 )
 def test_invalid_requests_are_rejected(site: CommandLine, arguments: str, message: str) -> None:
     site("translate", *arguments.split()).assert_fails(2, message)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_warned"), [("letters.en", True), ("my/corpus.de", True), ("Hello.", False)]
+)
+def test_a_missing_file_of_a_language_is_named(
+    text: str, is_warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert document_arguments([text]) == []
+    warning = f"nmt: warning: there is no file {text}, so it is translated as text\n"
+    assert capsys.readouterr().err == (warning if is_warned else "")
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_compare_command(trained: CommandLine, tmp_path: Path) -> None:
         (
             ["text.en", "less", "--src", "text.en", "--ref", "text.de"],
             1,
-            "less has 1 lines and text.en 400",
+            "less has 1 line and text.en 400",
         ),
         (
             ["runs/tiny", "text.en", "--test", "wmt13", "--test", "wmt14"],

@@ -70,6 +70,7 @@ def test_table_merges_identical_layers() -> None:
     )
     total, encoder = count_parameters(model), sum(p.numel() for p in model.encoder.parameters())
     lines = format_summary(model, summarize(model)).splitlines()
+    assert lines[-1].endswith("each layer is applied up to 2 times")
     row, _ = (line for line in lines if line.strip().startswith("layer"))
     assert row.startswith("  layers 1 to 2 ")
     assert row.endswith(

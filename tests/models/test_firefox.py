@@ -266,6 +266,10 @@ HOSTILE: dict[str, tuple[Change, str]] = {
         "has 296 pieces",
     ),
     "two vocabularies": (two_vocabularies, "has one vocabulary"),
+    "both kinds of vocabulary": (
+        lambda student: shutil.copy(student / VOCAB, student / "srcvocab.ende.spm"),
+        "has a vocabulary of both languages and one of a language",
+    ),
     "no vocabulary": (lambda student: (student / VOCAB).unlink(), r"has no file srcvocab"),
     "empty vocabulary": (cut(VOCAB, 0), "not a SentencePiece model"),
     "half of the vocabulary": (cut(VOCAB, 1000), "vocab"),
@@ -563,6 +567,13 @@ def test_translations_with_two_vocabularies_are_those_of_firefox(
     assert len(set(expected)) > 20
     translations = firefox.reference(student)(SOURCES)
     assert [text.strip() for text in translations] == [text.strip() for text in expected]
+
+    # More frequent tokens than both languages share; two ids are those that the files lack.
+    frequent = dataclasses.replace(shortlist, num_frequent=270)
+    (student / "lex.20.3.ende.s2t.bin").write_bytes(frequent.write())
+    imported = importers.read(student).shortlist
+    assert imported is not None
+    assert imported.num_frequent == 272
 
 
 def test_an_imported_model_is_exported_again(bare: CommandLine, student: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -74,6 +75,14 @@ def test_the_images_contain_what_they_are_built_from() -> None:
     [scripts] = [line for line in instructions("serve", "RUN") if "/source/" in line]
     path = re.search(r"/source/(\S+)", scripts)[1]
     assert path == "scripts/build_dists.sh"
+
+
+def test_the_script_that_tries_the_image_needs_a_container_engine() -> None:
+    script = CONTAINERS / "check.sh"
+    environment = os.environ | {"ENGINE": "no-such-engine"}
+    done = subprocess.run([script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("check: error: there is no command no-such-engine\nhint: ")
 
 
 def test_the_services_have_options_of_the_server_and_enough_time_to_stop() -> None:

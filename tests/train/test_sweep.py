@@ -229,6 +229,7 @@ def test_table_formats_are_checked(bare: CommandLine) -> None:
 @pytest.mark.usefixtures("in_process")
 def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
+    command += ["--precision", "bf16"]
     done = nmt.run(*command)
     lines = done.out.splitlines()
     names = [f"label_smoothing={value}_seed=1" for value in ("0", "0.1")]
@@ -252,6 +253,10 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
         ({"train.label_smoothing": "0.1"}, 2),
     ]
     assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in before.items())
+    sessions = [*(nmt.directory / "runs/sweep").glob("*/sessions.jsonl")]
+    assert len(sessions) == 4
+    assert all('"bfloat16"' in session.read_text() for session in sessions)
+    nmt(*command[:-1], "fp32").assert_fails(2, "runs/sweep contains a sweep with another --prec")
     nmt(*command, "--set", "model.dropout=0.3").assert_fails(
         2, "runs/sweep contains a sweep with another --set"
     )

@@ -100,8 +100,8 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
     Raises:
         ConfigError: a combination is not a valid config; nothing is trained.
         DataError: a combination has no test set; nothing is trained.
-        UsageError: the device is not available, the directory contains another sweep, another
-            process runs it, or two runs would have one directory.
+        UsageError: the device is not available or does not support the precision, the directory
+            contains another sweep, another process runs it, or two runs would have one directory.
         KeyboardInterrupt: the sweep was interrupted; the current run is saved.
     """
     _check(sweep, directory)
@@ -192,7 +192,8 @@ def _check(sweep: Sweep, directory: Path) -> None:
             "name the config of the model: --config runs/NAME/config.yaml --set"
             " train.init_from=runs/NAME",
         )
-    runtime.resolve_device(sweep.device)
+    device = runtime.resolve_device(sweep.device)
+    runtime.check_precision(sweep.precision, device)
     finished = _finished(directory)
     tests = set()
     for options, seed in sweep.runs():

@@ -138,6 +138,19 @@ _FRENCH_QUOTE = re.compile("«[ \u00a0\u202f]|[ \u00a0\u202f]»")
 """A quotation mark with the space inside of it."""
 _TYPOGRAPHIC_QUOTE = re.compile("[„“”‟«»]")
 
+
+def final_punctuation(pairs: Iterator[Pair]) -> Iterator[Pair]:
+    """End the target with the period or exclamation mark of the source, so that a model keeps it:
+    translations of thanks, wishes and orders often change it."""
+    for source, target in pairs:
+        if _FINAL_MARK.search(source) and _FINAL_MARK.search(target):
+            target = target[:-1] + source[-1]
+        yield source, target
+
+
+_FINAL_MARK = re.compile(r"\w\w[.!]$")
+"""A period or exclamation mark after a word, not that of an ellipsis or an initial."""
+
 _SCRIPTS = (
     "arabic armenian bengali cyrillic devanagari ethiopic georgian greek hebrew tamil thai".split()
 )
@@ -177,6 +190,7 @@ CLEANERS: Components[Cleaner] = Components(
         "script": script,
         "german_reformed_ss": german_reformed_ss,
         "straight_quotes": straight_quotes,
+        "final_punctuation": final_punctuation,
     },
 )
 

@@ -170,6 +170,27 @@ def test_straight_quotes_follow_the_source() -> None:
     ]
 
 
+def test_final_punctuation_follows_the_source() -> None:
+    assert run_clean(
+        [
+            ("Danke!", "Thanks."),
+            ("Danke.", "Thanks!"),
+            ("Wirklich?", "Really!"),
+            ("Hör auf!", "Stop it..."),
+            ("Danke", "Thanks."),
+            ("Komm!", "Come, J."),
+        ],
+        "final_punctuation",
+    ) == [
+        ("Danke!", "Thanks!"),
+        ("Danke.", "Thanks."),
+        ("Wirklich?", "Really!"),
+        ("Hör auf!", "Stop it..."),
+        ("Danke", "Thanks."),
+        ("Komm!", "Come, J."),
+    ]
+
+
 def test_charset_drops_other_scripts() -> None:
     good, greek, mixed, numbers = (
         ("word", "Übergröße"),

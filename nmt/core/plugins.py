@@ -15,6 +15,7 @@ import inspect
 import json
 import os
 import re
+import reprlib
 import sys
 import threading
 from collections import UserDict
@@ -55,11 +56,25 @@ class Components(UserDict[str, T]):
 
     The installed plug-ins, and those that a model names, are imported when a name is missing or
     the names are listed.
+
+    Args:
+        kind: what they are; see `KINDS`.
+        components: those of nmt.
+        returns: what a component returns, or each item of the iterator that it returns.
+        is_valid: whether it has returned that. Default: something else than None.
     """
 
-    def __init__(self, kind: str, components: Mapping[str, T]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        components: Mapping[str, T],
+        returns: str = "",
+        is_valid: Callable[[Any], bool] = lambda result: result is not None,
+    ) -> None:
         super().__init__(components)
         self.kind = kind
+        self.returns = returns or f"a {kind}"
+        self.is_valid = is_valid
         for name, registration in _registrations[kind].items():
             _check_new(kind, name, self.data)
             self.data[name] = registration.component
@@ -77,6 +92,36 @@ class Components(UserDict[str, T]):
     def __iter__(self) -> Iterator[str]:
         _load_pending()
         return iter(self.data)
+
+    def is_of_plugin(self, name: str) -> bool:
+        """Return whether a component is one of a plug-in."""
+        return name in _registrations[self.kind]
+
+    def checked(self, name: str, component: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a component, whose options may be bound, that checks what it returns, if it is one
+        of a plug-in."""
+        if not self.is_of_plugin(name):
+            return component
+        return functools.partial(_call, self.kind, name, component)  # can be pickled
+
+    def check(self, name: str, result: Any) -> Any:
+        """Return the result of a component if it is valid.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        if not self.is_valid(result):
+            raise wrong_result(f"the {self.kind} '{name}'", result, self.returns)
+        return result
+
+
+def _call(
+    kind: str, name: str, component: Callable[..., Any], *arguments: Any, **options: Any
+) -> Any:
+    """Call a component of a plug-in, and check what it returns."""
+    result = component(*arguments, **options)
+    check = functools.partial(_tables[kind].check, name)
+    return map(check, result) if isinstance(result, Iterator) else check(result)
 
 
 @dataclass(frozen=True)
@@ -220,6 +265,15 @@ def unknown_component(message: str, name: str, components: Iterable[str]) -> Con
         problem, hint = _explain_refusal(list(_refused))
         message = f"{message}: {problem}"
     return ConfigError(message, hint)
+
+
+def wrong_result(component: str, result: object, expected: str) -> ConfigError:
+    """Return the error for a component of a plug-in that returns something else than expected."""
+    text = reprlib.repr(result)
+    shape = getattr(result, "shape", None)
+    if shape is not None:
+        text = f"a {type(result).__name__} of shape {list(shape)}"
+    return ConfigError(f"{component} returned {text}, not {expected}", "repair the plug-in")
 
 
 def loaded() -> list[dict[str, str]]:

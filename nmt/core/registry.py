@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from nmt.core.errors import ConfigError, suggest_closest
-from nmt.core.plugins import unknown_component
+from nmt.core.plugins import Components, unknown_component
 from nmt.core.ranges import check_ranges
 
 Options = dict[str, Any]
@@ -110,9 +110,12 @@ def resolve(
     if missing:
         example = f"for example {name}({missing[0]}=...)"
         raise ConfigError(f"{kind} requires {', '.join(missing)}", example)
-    if not options:
-        return function
-    return typing.cast(F, functools.partial(function, **options))
+    component: Callable[..., Any] = function
+    if options:
+        component = functools.partial(function, **options)
+    if isinstance(registry, Components):
+        component = registry.checked(name, component)
+    return typing.cast(F, component)
 
 
 def _check_types(

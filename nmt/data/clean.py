@@ -179,6 +179,12 @@ def script(
             yield source, target
 
 
+def _is_pair(value: object) -> bool:
+    if not isinstance(value, tuple | list):
+        return False
+    return len(value) == 2 and all(isinstance(text, str) for text in value)
+
+
 CLEANERS: Components[Cleaner] = Components(
     "cleaning step",
     {
@@ -192,6 +198,8 @@ CLEANERS: Components[Cleaner] = Components(
         "straight_quotes": straight_quotes,
         "final_punctuation": final_punctuation,
     },
+    returns="pairs of texts",
+    is_valid=_is_pair,
 )
 
 

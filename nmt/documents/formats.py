@@ -100,6 +100,7 @@ FORMATS: Components[Parser] = Components(
         ".xlf": _parser("xliff"),
         ".xliff": _parser("xliff"),
     },
+    returns="a document",
 )
 """The parser of each suffix."""
 _CONVERSIONS = {

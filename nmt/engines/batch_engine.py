@@ -7,12 +7,14 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from nmt.core import runtime
 from nmt.core.errors import NMTError
+from nmt.core.plugins import wrong_result
 from nmt.engines import Scorer, Sentences, Source, TokenScores
 from nmt.engines.native import NativeModel
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
@@ -207,10 +209,24 @@ class BatchEngine:
             shortlist=self.shortlist,
         )
         hypotheses = self.search_function(search, self.model, request)
+        if not _is_n_best_lists(hypotheses, len(sources)):
+            name = type(search).__name__
+            expected = f"an n-best list of hypotheses for each of {len(sources)} sentences"
+            raise wrong_result(f"the search {name}", hypotheses, expected)
         if not all(hypotheses) or any(math.isnan(n_best[0].log_prob) for n_best in hypotheses):
             hint = "its training has diverged, or its weights are damaged; use another checkpoint"
             raise NMTError("the model's scores are NaN or infinite", hint)
         return hypotheses
+
+
+def _is_n_best_lists(result: Any, num_sentences: int) -> bool:
+    """Return whether the result of a search, perhaps one of a plug-in, is a list of hypotheses for
+    each sentence."""
+    if not isinstance(result, list) or len(result) != num_sentences:
+        return False
+    if not all(isinstance(n_best, list) for n_best in result):
+        return False
+    return all(isinstance(each, Hypothesis) for each in chain.from_iterable(result))
 
 
 def _compute_or_split(compute: Callable[[list[T]], list[R]], hint: str, items: list[T]) -> list[R]:

@@ -113,7 +113,7 @@ chrf = partial(_score, "chrF2", CHRF)
 ter = partial(_score, "TER", TER)
 """Translation edit rate; lower is better (Snover et al. 2006)."""
 METRICS: Components[Callable[..., Any]] = Components(
-    "metric", {"bleu": bleu, "chrf": chrf, "ter": ter}
+    "metric", {"bleu": bleu, "chrf": chrf, "ter": ter}, returns="a number for each line"
 )
 """These return a `Score`; metrics of plug-ins score lines, see `nmt.evaluate.line_metrics`."""
 

@@ -241,7 +241,7 @@ def parser_of_format(name: str) -> Parser:
     if _suffix(name) not in FORMATS:
         hint = conversion_hint(_suffix(name)) or suggest(name, (each[1:] for each in FORMATS))
         raise UsageError(f"unknown document format '{name}'", hint)
-    return FORMATS[_suffix(name)]
+    return FORMATS.checked(_suffix(name), FORMATS[_suffix(name)])
 
 
 def _suffix(format: str) -> str:

@@ -137,7 +137,10 @@ class Additive(nn.Module):
 
 
 ATTENTION_SCORES: Components[Callable[[int, int], nn.Module]] = Components(
-    "attention score", {"dot": DotProduct, "additive": Additive}
+    "attention score",
+    {"dot": DotProduct, "additive": Additive},
+    returns="a module",
+    is_valid=callable,
 )
 
 

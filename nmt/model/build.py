@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import torch
+from torch import Tensor
 
 from nmt.core.config import ModelConfig
 from nmt.core.errors import ConfigError
-from nmt.core.plugins import unknown_component
-from nmt.core.registry import resolve
+from nmt.core.plugins import unknown_component, wrong_result
+from nmt.core.registry import parse, resolve
 from nmt.core.runtime import out_of_memory_as
 from nmt.model.attention import ATTENTION_SCORES
 from nmt.model.layers import ACTIVATIONS, NORMS
@@ -57,6 +59,49 @@ def check_model(config: ModelConfig) -> None:
             "model.position_encoding=rotary requires dot-product attention",
             "set model.attention_score=dot, or choose another position encoding",
         )
+    if MODELS[config.arch].has_positions:
+        # The initial weights of a model depend on the random state.
+        with torch.random.fork_rng(devices=()), torch.no_grad():
+            for start in (0, 2):  # in training, and in a search
+                _check_plugins(config, start)
+
+
+def _check_plugins(config: ModelConfig, start: int) -> None:
+    """Check the shapes of what an attention score and a position encoding of a plug-in return for
+    three keys, and queries from position `start` on."""
+    stack = StackSpec(config.dim, config.heads, 1)
+    k_BHSK = torch.zeros(1, stack.heads, 3, stack.head_dim)
+    q_BHQK = k_BHSK[:, :, start:]
+    scores_BHQS = q_BHQK @ k_BHSK.transpose(-1, -2)
+    name = config.attention_score
+    if ATTENTION_SCORES.is_of_plugin(name):
+        make_score = ATTENTION_SCORES.checked(name, ATTENTION_SCORES[name])
+        score = make_score(stack.heads, stack.head_dim)
+        _check_shape(f"the attention score '{name}'", score(q_BHQK, k_BHSK), scores_BHQS)
+    name = parse(config.position_encoding)[0]
+    if not POSITION_ENCODINGS.is_of_plugin(name):
+        return
+    encoding = resolve("position encoding", POSITION_ENCODINGS, config.position_encoding)(stack)
+    x_BTD = torch.zeros(1, 3 - start, stack.dim)
+    hooks: list[tuple[str, Tensor | None, Tensor]] = [
+        ("add_positions", encoding.add_positions(x_BTD, 0, start), x_BTD),
+        ("rotate", encoding.rotate(q_BHQK.transpose(1, 2), start), q_BHQK.transpose(1, 2)),
+        ("attention_bias", encoding.attention_bias(q_BHQK, k_BHSK, 0, start), scores_BHQS),
+        ("value_bias", encoding.value_bias(scores_BHQS, 0, start), q_BHQK),
+    ]
+    for hook, result, like in hooks:
+        if getattr(type(encoding), hook) is not getattr(PositionEncoding, hook):
+            _check_shape(f"{hook} of the position encoding '{name}'", result, like)
+
+
+def _check_shape(component: str, result: object, like: Tensor) -> None:
+    """Check that a component has returned a tensor of the shape of another one, which may repeat
+    the values of an axis."""
+    if isinstance(result, Tensor):
+        with suppress(RuntimeError):
+            if torch.broadcast_shapes(result.shape, like.shape) == like.shape:
+                return
+    raise wrong_result(component, result, f"a tensor of shape {list(like.shape)}")
 
 
 def check_shapes(config: ModelConfig, vocab_size: int, shapes: Mapping[str, Sequence[int]]) -> None:

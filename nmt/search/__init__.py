@@ -52,4 +52,5 @@ SEARCHES: Components[Callable[..., Search]] = Components(
         "sample": Sample,
         "mbr": _mbr,
     },
+    is_valid=callable,
 )

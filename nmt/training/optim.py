@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Annotated, Any
 
 import torch
@@ -95,6 +96,8 @@ SCHEDULES: Components[Schedule] = Components(
         "constant": constant,
         "wsd": wsd,
     },
+    returns="a finite number",
+    is_valid=lambda rate: isinstance(rate, Real) and math.isfinite(rate),
 )
 
 
@@ -150,7 +153,12 @@ def muon(
 
 
 # An optimizer of a plug-in is one of `torch.optim`.
-OPTIMIZERS: Components[Callable[..., Any]] = Components("optimizer", {"adamw": adamw, "muon": muon})
+OPTIMIZERS: Components[Callable[..., Any]] = Components(
+    "optimizer",
+    {"adamw": adamw, "muon": muon},
+    returns="an optimizer",
+    is_valid=lambda optimizer: hasattr(optimizer, "param_groups"),
+)
 
 
 def parse_optimizer(spec: str, arch: str) -> OptimizerFactory:

@@ -235,7 +235,7 @@ def test_significance_of_line_scores() -> None:
     assert line_metrics.paired_tests(first_N, first_N, 100)[2:] == (1, 1)
 
 
-@pytest.mark.parametrize("result", ["[1.0]", "[1, float('nan')]", "['a', 'b']", "None"])
+@pytest.mark.parametrize("result", ["[1.0]", "[1, float('nan')]", "['a', 'b']"])
 def test_wrong_results_of_a_metric(result: str, bare: CommandLine) -> None:
     package.register("metric", "wrong")(lambda *lines: eval(result))
     with pytest.raises(
@@ -373,6 +373,95 @@ def test_errors_in_plugins(workshop: CommandLine) -> None:
         corpus = "mine" if name == "incomplete" else "files(train='text')"
         arguments = training("runs/bad", corpus, **changes)
         again(workshop, *arguments).assert_fails(2, messages[name])
+
+
+WRONG = """
+from nmt import register
+from nmt.model.positions import PositionEncoding
+
+register("corpus", "nothing")(lambda: None)
+register("cleaning step", "nothing")(lambda pairs: None)
+register("cleaning step", "halves")(lambda pairs: (source for source, target in pairs))
+register("position encoding", "nothing")(lambda stack: None)
+register("attention score", "nothing")(lambda heads, head_dim: None)
+register("attention score", "queries")(lambda heads, head_dim: lambda q_BHQK, k_BHSK: q_BHQK)
+register("optimizer", "nothing")(lambda model, config: None)
+register("schedule", "late")(lambda step, total, dim: 1e-3 if step < 3 else None)
+register("schedule", "text")(lambda step, total, dim: "1e-3")
+register("search", "nothing")(lambda: None)
+register("metric", "nothing")(lambda sources, hypotheses, references: None)
+register("format", ".nothing")(lambda data, options: None)
+register("logger", "nothing")(lambda: None)
+
+
+@register("corpus", "lines")
+class Lines:
+    name = "lines"
+
+    def validate(self):
+        pass
+
+    def open(self, split, src, tgt):
+        return ["a line"]
+
+
+@register("position encoding", "wide")
+class Wide(PositionEncoding):
+    def attention_bias(self, q_BHQK, k_BHSK, layer, start):
+        return q_BHQK.new_zeros(7, 7)
+
+
+@register("search", "texts")
+class Texts:
+    rows = n_best = 1
+
+    def __call__(self, model, request):
+        return ["a text"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("data.train=nothing", "the corpus 'nothing' returned None, not a corpus"),
+        ("data.train=lines", "open of the corpus 'lines' returned ['a line'], not a Split"),
+        ("data.clean=nothing", "the cleaning step 'nothing' returned None, not pairs of texts"),
+        ("data.clean=halves", "the cleaning step 'halves' returned 'the "),
+        ("model.position_encoding=nothing", "the position encoding 'nothing' returned None"),
+        ("model.attention_score=nothing", "the attention score 'nothing' returned None"),
+        (
+            "model.attention_score=queries",
+            "the attention score 'queries' returned a Tensor of shape [1, 2, 3, 16], not a tensor"
+            " of shape [1, 2, 3, 3]",
+        ),
+        (
+            "model.position_encoding=wide",
+            "attention_bias of the position encoding 'wide' returned a Tensor of shape [7, 7]",
+        ),
+        ("train.optimizer=nothing", "the optimizer 'nothing' returned None, not an optimizer"),
+        ("train.schedule=late", "the schedule 'late' returned None, not a finite number"),
+        ("train.schedule=text", "the schedule 'text' returned '1e-3', not a finite number"),
+        ("train.valid_search=nothing", "the search 'nothing' returned None, not a search"),
+        ("train.valid_search=texts", "the search Texts returned ['a text'], not an n-best list"),
+        ("train.best_metric=nothing", "the metric 'nothing' returned None, not a number for each"),
+        ("train.loggers=nothing", "the logger 'nothing' returned None, not a logger"),
+    ],
+)
+def test_components_that_return_something_else(
+    option: str, message: str, nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (nmt.directory / "bad_results.py").write_text(WRONG)
+    monkeypatch.syspath_prepend(nmt.directory)
+    arguments = training("runs/bad", "files(train='text')", plugins="[bad_results]")
+    again(nmt, *arguments, "--set", option).assert_fails(2, message, "repair the plug-in")
+
+
+def test_a_format_that_returns_nothing(workshop: CommandLine) -> None:
+    (workshop.directory / "bad_results.py").write_text(WRONG)
+    (workshop.directory / "a.nothing").write_text("a line\n")
+    workshop.environment[plugins.VARIABLE] = "bad_results"
+    done = again(workshop, "translate", "--model", "runs/tiny", "a.nothing", "--output", "b")
+    done.assert_fails(2, "the format '.nothing' returned None, not a document")
 
 
 def test_a_name_is_of_one_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

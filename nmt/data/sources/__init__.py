@@ -9,7 +9,7 @@ from typing import Protocol
 
 from nmt.core.config import DataConfig
 from nmt.core.errors import ConfigError, DataError
-from nmt.core.plugins import Components
+from nmt.core.plugins import Components, wrong_result
 from nmt.core.registry import format_spec, options_of, parse, resolve
 from nmt.data.sources import (
     benchmarks,
@@ -149,4 +149,7 @@ def open_split(spec: str, split: str, src: str, tgt: str) -> Split:
         raise DataError(f"unknown split '{split}'", f"known: {', '.join(SPLITS)}")
     if src == tgt:
         raise DataError(f"source and target are both '{src}'")
-    return get_corpus(spec).open(split, src, tgt)
+    opened = get_corpus(spec).open(split, src, tgt)
+    if not isinstance(opened, Split):
+        raise wrong_result(f"open of the corpus '{parse(spec)[0]}'", opened, "a Split")
+    return opened

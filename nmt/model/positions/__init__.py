@@ -41,6 +41,7 @@ POSITION_ENCODINGS: Components[type[PositionEncoding]] = Components(
         "alibi": ALiBi,
         "none": PositionEncoding,
     },
+    is_valid=lambda encoding: isinstance(encoding, PositionEncoding),
 )
 
 __all__ = [

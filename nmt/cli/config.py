@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import SetOption
-from nmt.core.config import Config
 from nmt.core.errors import UsageError
-from nmt.core.registry import parse
 
 
 def config(
@@ -41,29 +39,10 @@ def config(
         for key, default, text in config_io.options():
             typer.echo(f"{key}  [{default}]\n    {text}")
     else:
-        resolved = config_io.load_named(name or "quickstart", set_ or [])
-        _check_specs(resolved)
+        if set_ or (name and name not in config_io.builtin_configs()):
+            from nmt.training import configs  # imports torch
+
+            resolved = configs.load_checked(name or "", set_ or [])
+        else:
+            resolved = config_io.load_named(name or "quickstart")
         typer.echo(config_io.dump(resolved), nl=False)
-
-
-def _check_specs(config: Config) -> None:
-    """Validate the specs of data and source noise, and the syntax of those of searches, schedules
-    and optimizers.
-
-    `nmt.training.session.check_specs` validates all of them, but its modules and those of
-    `nmt.data.prepare` load slowly.
-    """
-    from nmt.data import noise
-    from nmt.data.clean import cleaning_pipeline
-    from nmt.data.sources import validate_all
-
-    for spec in (
-        config.search,
-        config.train.valid_search,
-        config.train.schedule,
-        config.train.optimizer,
-    ):
-        parse(spec)
-    noise.SourceNoise(config.train.source_noise)
-    cleaning_pipeline((), config.data.clean)
-    validate_all(config.data)

@@ -48,15 +48,15 @@ def summary(
         raise UsageError(
             "pass either a model, or --config and --set", "for example nmt summary runs/quickstart"
         )
-    from nmt.core.config import config_io
     from nmt.model.build import build_model
     from nmt.model.summary import summarize
     from nmt.models import discovery
+    from nmt.training import configs
 
     if model is not None:
         module = discovery.load(model).model
     else:
-        resolved = config_io.load_named(config or "quickstart", set_ or [])
+        resolved = configs.load_checked(config, set_ or [])
         module = build_model(resolved.model, resolved.tokenizer.vocab_size)
     model_parts = summarize(module)
     show(

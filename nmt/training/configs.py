@@ -32,6 +32,22 @@ def load(
     return config_io.load_named(name or "quickstart", overrides)
 
 
+def load_checked(name: str, overrides: list[str]) -> Config:
+    """Load the config of a new model, and check all of it, so that errors show before any work is
+    done.
+
+    Raises:
+        ConfigError: see `nmt.core.config.config_io.load_named`, and `check_unused` there.
+        UsageError: see `nmt.training.session.check_specs`.
+    """
+    from nmt.training.session import check_specs  # imports torch
+
+    config = config_io.load_named(name or "quickstart", overrides)
+    config_io.check_unused(config, overrides)
+    check_specs(config)
+    return config
+
+
 def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Config:
     """Load a config, and take the languages, the model, the tokenizer and placeholders from the run
     to start from.

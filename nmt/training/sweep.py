@@ -36,6 +36,7 @@ from nmt.runs.sweep_results import (
     read_results,
     run_name,
 )
+from nmt.training import configs
 from nmt.training.run_directory import CHOOSE_RUN, LOCK
 from nmt.training.stopping import StopSignal, handle_stop_signals
 
@@ -177,8 +178,6 @@ class _Progress:
 
 def _check(sweep: Sweep, directory: Path) -> None:
     """Check the names, the configs and the test sets of all runs, before anything is trained."""
-    from nmt.training.session import check_specs
-
     names = Counter(run_name(options, seed) for options, seed in sweep.runs())
     for name, count in names.items():
         if count > 1:
@@ -198,10 +197,7 @@ def _check(sweep: Sweep, directory: Path) -> None:
     tests = set()
     for options, seed in sweep.runs():
         overrides = _overrides(sweep, options, seed)
-        config = config_io.load_named(sweep.config, overrides)
-        config_io.check_unused(config, overrides)
-        check_specs(config)
-        data = config.data
+        data = configs.load_checked(sweep.config, overrides).data
         if run_name(options, seed) not in finished:
             tests.add((data.test or data.train[0], "test", data.src, data.tgt))
     for test in tests:

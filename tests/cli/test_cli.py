@@ -357,6 +357,10 @@ def test_an_unknown_option_of_a_word_is_not_a_text(bare: CommandLine) -> None:
             "tokenizer.vocab_size has no effect",
         ),
         ("config --set a.b=c", "unknown key a.b"),
+        ("config --set train.schedule=stairs", "unknown schedule 'stairs'"),
+        ("config --set data.temperature=5", "data.temperature has no effect"),
+        ("summary --set train.schedule=stairs", "unknown schedule 'stairs'"),
+        ("summary --set data.temperature=5", "data.temperature has no effect"),
         ("tokenizer train text.en --model-type bqe", "did you mean 'bpe'?"),
         (
             "tokenizer train text.en --vocab-size 1048577",

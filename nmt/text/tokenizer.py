@@ -106,7 +106,8 @@ class Tokenizer:
             model = untrusted_files.read_bytes(path)
         except OSError as error:
             raise CheckpointError(
-                f"cannot read tokenizer {path}: {error.strerror}", "restore the file"
+                f"cannot read tokenizer {path}: {error.strerror}",
+                "check the path, or restore the file if it is part of a model",
             ) from None
         except ValueError as error:
             raise CheckpointError(

@@ -236,7 +236,7 @@ def test_tokenizer_of_another_run_is_rejected(nmt: CommandLine) -> None:
     nmt("translate", "the dog").assert_fails(1, "spm.model is not a SentencePiece model")
     spm.unlink()
     nmt("translate", "the dog").assert_fails(
-        1, "cannot read tokenizer runs/tiny/spm.model: No such file"
+        1, "cannot read tokenizer runs/tiny/spm.model: No such file", "hint: check the path"
     )
 
 

@@ -20,3 +20,13 @@ MODEL_OPTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 """Names of the fields of `ModelConfig` that matter to an architecture."""
+
+
+def unused_options(config: ModelConfig) -> list[str]:
+    """Return the options that differ from their defaults, and that the architecture does not
+    use."""
+    unused = []
+    for name, value in vars(config).items():
+        if name not in MODEL_OPTIONS[config.arch] and value != getattr(ModelConfig, name):
+            unused.append(f"model.{name}")
+    return unused

@@ -13,7 +13,7 @@ import torch
 
 from nmt.core import runtime
 from nmt.core.config import Config, config_io
-from nmt.core.console import format_count, log, log_interruption
+from nmt.core.console import format_count, log, log_interruption, log_once
 from nmt.core.errors import ConfigError, NMTError, StoppedError, TrainingError, UsageError
 from nmt.core.plugins import unknown_component
 from nmt.core.registry import parse
@@ -28,6 +28,7 @@ from nmt.evaluate.line_metrics import check_metric
 from nmt.evaluate.metrics import METRICS
 from nmt.evaluate.test_sets import check_name, sample
 from nmt.model.build import check_model, count_parameters, max_positions
+from nmt.model.options import unused_options
 from nmt.models import discovery
 from nmt.runs import checkpoint, model_card, run_report
 from nmt.runs.model_files import ModelFiles, write_run_files
@@ -51,7 +52,8 @@ AFTER_TRAINING = {"average_last", "calibration_pairs", "loggers"}
 
 
 def check_specs(config: Config) -> None:
-    """Resolve all spec strings of a config, so that errors show before any work is done.
+    """Resolve all spec strings of a config, so that errors show before any work is done, and warn
+    of options that have no effect.
 
     Raises:
         ConfigError: a spec string is invalid; the error names the first one. Or the model does not
@@ -68,6 +70,9 @@ def check_specs(config: Config) -> None:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
         resolve_method(config.train.subword_regularization, model_type)
     check_model(config.model)
+    if unused := unused_options(config.model):
+        arch = config.model.arch
+        log_once(f"warning: model.arch={arch} does not use {', '.join(unused)}")
     max_length = config.train.max_length
     limit = max_positions(config.model)
     if limit and max_length > limit:

@@ -125,6 +125,15 @@ def test_invalid_specs_raise_errors_with_hints(spec: str, message: str, hint: st
     assert hint in caught.value.hint
 
 
+def test_options_that_an_architecture_does_not_use_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    changes = ["model.arch=rnn", "model.heads=8", "model.norm=rms", "model.dim=64"]
+    check_specs(config_io.load(None, changes))
+    warning = "warning: model.arch=rnn does not use model.heads, model.norm\n"
+    assert capsys.readouterr().err == f"nmt: {warning}"
+
+
 @pytest.mark.parametrize(
     ("override", "read", "value"),
     [

@@ -48,7 +48,12 @@ def test_quickstart_config_contains_every_option() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("model: {dimm: 3}", "unknown key model.dimm", "did you mean 'dim'?"),
+        ("model: {dimm: 3}", "c.yaml: unknown key model.dimm", "did you mean 'model.dim'?"),
+        (
+            "{steps: 3, model: {dimm: 3}, later: 1}",
+            "c.yaml: unknown keys steps, model.dimm, later",
+            "did you mean 'train.steps'? did you mean 'model.dim'?",
+        ),
         ("modle: {dim: 3}", "unknown key modle", "did you mean 'model'?"),
         (
             "data: {src: no}",
@@ -56,11 +61,15 @@ def test_quickstart_config_contains_every_option() -> None:
             "quote it: YAML parses yes, no, on and off as booleans",
         ),
         ("model: {dim: 64, heads: 7}", "model.dim (64) must be a multiple of model.heads (7)", ""),
-        ("model: {dim: 64.5}", "model.dim: expected an integer, got 64.5", ""),
+        (
+            "model: {dim: 64.5}",
+            "model.dim: expected an integer, got 64.5",
+            "run nmt config --options",
+        ),
         ("model: {dim: true}", "model.dim: expected an integer, got True", "quote it"),
-        ("model: 3", "model: expected a section, got 3", ""),
+        ("model: 3", "c.yaml: model: expected a section, got 3", ""),
         ("data: {train: multi30k}", "data.train: expected a list of text, got 'multi30k'", ""),
-        ("train: {steps: 0}", "train.steps must be at least 1, got 0", ""),
+        ("train: {steps: 0}", "train.steps must be at least 1, got 0", "run nmt config --options"),
         ("model: {dropout: 1.0}", "model.dropout must be at least 0 and below 1", ""),
         ("train: {max_length: 9999}", "must not exceed train.batch_tokens", "longest pair"),
         ("data: {src: en, tgt: en}", "data.src and data.tgt are both 'en'", ""),

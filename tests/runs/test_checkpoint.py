@@ -257,7 +257,9 @@ def test_newest_run_has_the_latest_checkpoint(
     (tmp_path / "new" / "config.yaml").write_text("later: 1\n")
     assert discovery.newest_model() == tmp_path / "new"
     assert discovery.newest_model("de") == pretrained.DIRECTORY / "en-de"
-    assert f"skipping {tmp_path / 'new'}: unknown key later" in capsys.readouterr().err
+    skipped = tmp_path / "new"
+    problem = f"config {skipped / 'config.yaml'}: unknown key later"
+    assert f"skipping {skipped}: {problem}" in capsys.readouterr().err
 
 
 def test_new_directory_is_atomic(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import inspect
 import itertools
 import re
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import yaml
 
 from nmt.core import plugins, untrusted_files
 from nmt.core.config import Config, DataConfig, TrainConfig
-from nmt.core.errors import ConfigError, suggest
+from nmt.core.errors import ConfigError, suggest, suggest_closest
 from nmt.core.ranges import check_ranges
 from nmt.core.registry import accepts, describe_type
 
@@ -44,6 +44,16 @@ OPTION_TYPES = _option_types()
 """Type of each option by its full name ("train.steps")."""
 REMOVED = {"train.overlap_all_reduce"}
 """Options of older versions, which the configs of their runs contain."""
+
+
+@contextlib.contextmanager
+def _hint_at_options() -> Iterator[None]:
+    """Complete errors without a hint."""
+    try:
+        yield
+    except ConfigError as error:
+        error.hint = error.hint or "run nmt config --options"
+        raise
 
 
 def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
@@ -74,9 +84,21 @@ def load_named(name: str, overrides: Sequence[str] = ()) -> Config:
     return load(path, overrides)
 
 
+@_hint_at_options()
 def read(path: Path | None) -> Config:
     """Read a config file like `load`, without checking the ranges of its values."""
-    config: Config = _build(Config, read_yaml(path) if path else {}, "")
+    tree = read_yaml(path) if path else {}
+    if unknown := list(_unknown_keys(Config, tree, "")):
+        keys = "key" if len(unknown) == 1 else "keys"
+        choices = [*OPTION_TYPES, *_types(Config)]
+        hints = [_closest_option(name, choices) for name in unknown]
+        raise ConfigError(
+            f"config {path}: unknown {keys} {', '.join(unknown)}", " ".join(filter(None, hints))
+        )
+    try:
+        config: Config = _build(Config, tree, "")
+    except ConfigError as error:
+        raise ConfigError(f"config {path}: {error.message}", error.hint) from None
     return config
 
 
@@ -129,6 +151,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return tree
 
 
+@_hint_at_options()
 def override(config: Config, text: str) -> Config:
     """Apply one `section.key=value`. The value is parsed as YAML unless the option is a string.
 
@@ -139,8 +162,7 @@ def override(config: Config, text: str) -> Config:
         raise ConfigError(f"cannot read --set {text}", "write --set train.steps=1000")
     name = left.removesuffix("+").rstrip()
     if name not in OPTION_TYPES:
-        in_sections = [key for key in OPTION_TYPES if key.endswith(f".{name}")]
-        raise ConfigError(f"unknown key {name}", suggest(name, in_sections or OPTION_TYPES))
+        raise ConfigError(f"unknown key {name}", _closest_option(name, OPTION_TYPES))
     expected = OPTION_TYPES[name]
     is_addition = left != name
     if is_addition and typing.get_origin(expected) is not tuple:
@@ -219,6 +241,23 @@ def dump(config: Config) -> str:
     )
 
 
+def _unknown_keys(kind: type, tree: dict[str, Any], path: str) -> Iterator[str]:
+    """Yield the full names of the keys of a config file that are not options."""
+    hints = _types(kind)
+    for key, value in tree.items():
+        full = f"{path}{key}"
+        if key not in hints and full not in REMOVED:
+            yield full
+        elif isinstance(value, dict) and dataclasses.is_dataclass(hints[key]):
+            yield from _unknown_keys(typing.cast(type, hints[key]), value, f"{full}.")
+
+
+def _closest_option(name: str, choices: Iterable[str]) -> str:
+    """Return the hint for an unknown key, which may be an option without its section."""
+    in_sections = [key for key in OPTION_TYPES if key.endswith(f".{name}")]
+    return suggest(name, in_sections) or suggest_closest(name, choices)
+
+
 def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
     hints = _types(kind)
     values = {}
@@ -226,8 +265,6 @@ def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
         full = f"{path}{key}"
         if full in REMOVED:
             continue
-        if key not in hints:
-            raise ConfigError(f"unknown key {full}", suggest(str(key), hints))
         if dataclasses.is_dataclass(hints[key]):
             if value is not None and not isinstance(value, dict):
                 raise ConfigError(f"{full}: expected a section, got {value!r}")
@@ -256,6 +293,7 @@ def _value(expected: Any, value: Any, path: str) -> Any:
     return value
 
 
+@_hint_at_options()
 def check(config: Config) -> None:
     """Check ranges, and values that depend on each other.
 

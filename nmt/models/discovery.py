@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from operator import attrgetter
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from nmt.core.paths import FIREFOX, REPOSITORY, clean_up, runs_dir
 from nmt.runs import pretrained
 from nmt.runs.checkpoint import META, best, checkpoints, is_name, read_meta
 from nmt.runs.model_files import LoadedModel, ModelFiles, load_model, read_files
+from nmt.text.language_codes import find_language
 
 CTRANSLATE2_MODEL = "model.bin"
 
@@ -72,11 +74,15 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
     path = locate(path)
     if not path.exists():
         names = ", ".join(pretrained.DIRECTIONS)
-        raise CheckpointError(
-            f"there is no model at {path}",
+        hint = (
             f"train one with nmt train, or use a pretrained model ({names}) or a published one,"
-            " OWNER/NAME or firefox:en-de: nmt models",
+            " OWNER/NAME or firefox:en-de: nmt models"
         )
+        known = {name: name for name in pretrained.DIRECTIONS}
+        known |= {run.name: str(run) for run in runs_dir().glob("[!.]*")}
+        if closest := get_close_matches(path.name, known, n=1):
+            hint = f"did you mean '{known[closest[0]]}'?"
+        raise CheckpointError(f"there is no model at {path}", hint)
     if (path / META).is_file():
         return path.resolve().parent, path
     checkpoint = best(path) if path.is_dir() else None
@@ -173,10 +179,11 @@ def newest_model(language: str = "") -> Path:
     if name := pretrained.for_target(language):
         return pretrained.DIRECTORY / name
     languages = ", ".join(sorted({target for _, target in pretrained.DIRECTIONS.values()}))
-    raise CheckpointError(
-        f"no model under {runs_dir()}/ translates into '{language}'",
-        f"train one, or use --model; pretrained models translate into {languages}",
-    )
+    hint = f"train one, or use --model; pretrained models translate into {languages}"
+    code = find_language(language)
+    if code not in ("", language.lower()):
+        hint = f"write the code of the language: {code}"
+    raise CheckpointError(f"no model under {runs_dir()}/ translates into '{language}'", hint)
 
 
 def _newest_first() -> list[Path]:

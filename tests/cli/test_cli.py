@@ -479,8 +479,16 @@ def test_missing_and_invalid_models(trained: CommandLine) -> None:
         1, "there is no trained model under hollow/", "hint: run nmt train first"
     )
     trained("translate", "hi", "--model", "missing").assert_fails(
-        1, "there is no model at missing", "hint: "
+        1, "there is no model at missing", "hint: train one with nmt train"
     )
+    for mistyped, name in {
+        "en-dee": "en-de",
+        "runs/tinny": "runs/tiny",
+        "tiny": "runs/tiny",
+    }.items():
+        trained("translate", "hi", "--model", mistyped).assert_fails(
+            1, f"there is no model at {mistyped}", f"hint: did you mean '{name}'?"
+        )
     for name in ("hollow", "text.en"):
         trained("translate", "hi", "--model", name).assert_fails(
             1, f"{name} has no checkpoint", "hint: "

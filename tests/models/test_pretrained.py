@@ -134,6 +134,10 @@ def test_unsupported_target_language_raises(bare: CommandLine) -> None:
     bare("translate", "--to", "fr", "hi").assert_fails(
         1, "no model under runs/ translates into 'fr'", "pretrained models translate into de, en"
     )
+    for name in ("German", "deutsch"):
+        bare("translate", "--to", name, "hi").assert_fails(
+            1, f"translates into '{name}'", "hint: write the code of the language: de"
+        )
     bare("translate", "--to", "en", "-m", "en-de", "hi").assert_fails(
         2, "en-de translates into 'de', not 'en'"
     )

@@ -203,7 +203,7 @@ def _run(
         raise UsageError(
             f"--html and --fix would both write {html}", "choose another name for --html"
         )
-    for code in inputs.languages:
+    for code in dict.fromkeys(inputs.languages):
         _check_language(code)
     path = work_directory_of("checks", inputs, sorted(ignore))
     with work_directory(path, part) as directory:

@@ -50,6 +50,8 @@ SourceLanguageOption = Annotated[
 TargetLanguageOption = Annotated[
     str, typer.Option(help="Target language code.", show_default="the file extension")
 ]
+TEXT_SUFFIXES = ("txt", "text")
+"""Suffixes of text files that look like language codes."""
 
 
 @dataclass
@@ -87,7 +89,7 @@ def file_corpora(
     `pair_corpus` for `with_tests`."""
     from nmt.data.pairs import count_lines, open_text, read_pairs
     from nmt.data.sources import Split
-    from nmt.data.sources.files import language_suffix, pair_format
+    from nmt.data.sources.files import pair_format
 
     if tgt is None:
         return pair_corpus(src, src_lang, tgt_lang, encoding_errors, with_tests=with_tests)
@@ -96,11 +98,19 @@ def file_corpora(
         if pair_format(path) not in ("", "tsv"):
             raise UsageError(f"{path} has both languages", f"pass one file: nmt data check {path}")
     open_text(src_path).close()  # before test sets are downloaded
-    languages = (src_lang or language_suffix(src_path), tgt_lang or language_suffix(tgt))
+    languages = (src_lang or _language_of_file(src_path), tgt_lang or _language_of_file(tgt))
     read_files = partial(read_pairs, src_path, tgt, errors=encoding_errors)
     count = partial(count_lines, src_path)
     corpus = Split(src, "", read_files, count, (src_path, tgt))
     return CorpusInputs(languages, [corpus])
+
+
+def _language_of_file(path: Path) -> str:
+    """Return the language code that the suffix of a file is; empty if it is that of a text."""
+    from nmt.data.sources.files import language_suffix
+
+    suffix = language_suffix(path)
+    return "" if suffix.lower() in TEXT_SUFFIXES else suffix
 
 
 def pair_corpus(

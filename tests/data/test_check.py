@@ -606,11 +606,12 @@ def test_missing_test_sets_are_logged_once(nmt: CommandLine) -> None:
     )
 
 
-def test_unknown_language_is_logged(nmt: CommandLine) -> None:
-    (nmt.directory / "good.de").rename(nmt.directory / "good")
-    done = nmt.run("data", "check", "good.en", "good")
-    assert "unknown and not checked; set --src-lang and --tgt-lang" in done.err
-    assert nmt("data", "check", "good.en", "good", "--tgt-lang", "fr").code == 3
+@pytest.mark.parametrize("name", ["good", "good.txt"])
+def test_unknown_language_is_logged(name: str, nmt: CommandLine) -> None:
+    (nmt.directory / "good.de").rename(nmt.directory / name)
+    done = nmt.run("data", "check", "good.en", name)
+    assert done.err.count("unknown and not checked; set --src-lang and --tgt-lang") == 1
+    assert nmt("data", "check", "good.en", name, "--tgt-lang", "fr").code == 3
 
 
 def use_small_shards(monkeypatch: pytest.MonkeyPatch) -> None:

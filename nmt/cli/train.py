@@ -87,7 +87,7 @@ def train(
 
     Ctrl-C, SIGTERM and the end of the terminal save a checkpoint and stop. The exit code is then
     75, and --resume continues the run. The exit code of a finished run is 0, also if --time-limit
-    ended it.
+    ended it. In both cases, stdout is the path of the best checkpoint so far.
 
     --init-from fine-tunes a model on other data. The best checkpoint is never worse than the start
     model on the validation set, and both are compared at the end. Its default config stops when the

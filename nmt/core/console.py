@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from functools import cache
@@ -96,6 +97,16 @@ def log_interruption(message: str) -> None:
     """Log that a signal has interrupted this process, unless the sweep does that."""
     if IN_SWEEP not in os.environ:
         log(message, every_rank=True)
+
+
+def log_in_signal_handler(message: str) -> None:
+    """Log a message from a signal handler, unless the sweep reports the signal."""
+    if SILENT or IN_SWEEP in os.environ:
+        return
+    start = "\n" if is_terminal() else ""  # the cursor may be at the end of a progress bar
+    # The handler may have interrupted a write to stderr, whose buffer then rejects another one.
+    with contextlib.suppress(OSError):
+        os.write(sys.stderr.fileno(), f"{start}nmt: {message}\n".encode())
 
 
 def is_terminal() -> bool:

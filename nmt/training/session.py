@@ -49,6 +49,7 @@ from nmt.translation.translator import Translator
 
 AFTER_TRAINING = {"average_last", "calibration_pairs", "loggers"}
 """Options of `train` that can be set when a finished run is resumed."""
+STOPPING = "stopping after this update, to save it; a second Ctrl-C stops at once, without saving"
 
 
 def check_specs(config: Config) -> None:
@@ -259,7 +260,7 @@ def _run_to_end(
     metrics = MetricsLogger(trainer.run, trainer.config, trainer.progress.step, is_main=is_main)
     is_stopped = True  # also by an error
     try:
-        with handle_stop_signals() as stop:
+        with handle_stop_signals(STOPPING) as stop:
             time_limit = deadline - time.monotonic() if deadline else None
             is_stopped = loop.run(trainer, metrics, stop, time_limit, callbacks)
     finally:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from nmt.core import runtime
+from nmt.core.console import log_in_signal_handler
 from nmt.runs.checkpoint import Progress
 
 T = TypeVar("T")
@@ -29,8 +30,10 @@ class StopSignal:
     programs as SIGINT.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, message: str = "") -> None:
+        """Request no stop yet; `message` is logged when the first signal must wait."""
         self.requested = False
+        self._message = message
         self._is_interrupted = False
         self._interruptible = False
 
@@ -40,9 +43,12 @@ class StopSignal:
             if self._is_interrupted:
                 raise KeyboardInterrupt
             self._is_interrupted = True
+        is_first = not self.requested
         self.requested = True
         if self._interruptible:
             raise _InterruptedError
+        if is_first and self._message:
+            log_in_signal_handler(self._message)
 
     def interruptible(self, function: Callable[[], T]) -> T | None:
         """Return `function()`, or None if a signal interrupts it. The function must be safe to
@@ -58,14 +64,14 @@ class StopSignal:
 
 
 @contextmanager
-def handle_stop_signals() -> Iterator[StopSignal]:
+def handle_stop_signals(message: str = "") -> Iterator[StopSignal]:
     """Handle Ctrl-C, SIGTERM and SIGHUP, and restore the previous handlers at the end; see
-    `runtime.stop_signals`.
+    `runtime.stop_signals`. `message`: see `StopSignal`.
 
     Only the main thread of a program can handle signals; in another one, training cannot be stopped
     by them.
     """
-    stop = StopSignal()
+    stop = StopSignal(message)
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return

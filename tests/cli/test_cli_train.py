@@ -27,6 +27,7 @@ from nmt.core.console import format_duration
 from nmt.runs import checkpoint
 from nmt.training import session
 from nmt.training.profiling import Estimate
+from nmt.training.session import STOPPING
 
 STOPPED = 75
 FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
@@ -77,6 +78,7 @@ def test_stopped_training_saves_and_can_be_resumed(
     assert "error" not in err.decode()
     stopped = step(run)
     assert out.decode() == f"runs/a run/step-{stopped:06d}\n"
+    assert err.decode().count(STOPPING) == 1
     assert (
         f"stopped and saved at update {stopped:,}; continue with: nmt train --run 'runs/a run'"
         " --resume" in err.decode()
@@ -199,7 +201,8 @@ def test_second_interrupt_exits_immediately(nmt: CommandLine) -> None:
     wait_until(process, (nmt.directory / "runs/new/data.json").exists)
     time.sleep(2)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    assert process.stderr
+    assert any(STOPPING.encode() in line for line in process.stderr)  # printed before the end
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=10)

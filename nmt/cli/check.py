@@ -225,13 +225,14 @@ def _run(
 
 
 def _write_repaired(corpora: list[Split], report: Report, outputs: Sequence[Path]) -> None:
+    from nmt.core.paths import make_parent
     from nmt.data.check.checks import CHECKS
     from nmt.data.check.run import repair
     from nmt.data.pairs import write_pairs
 
     pairs = len(report.problems_N)
     with write_errors(outputs[0], "name another prefix"):
-        outputs[0].parent.mkdir(parents=True, exist_ok=True)
+        make_parent(outputs[0])
         with progress(
             pairs, "repairing", " pairs", unit_scale=True, iterable=repair(corpora, report)
         ) as repaired:

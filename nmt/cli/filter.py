@@ -175,12 +175,13 @@ def _checksum(model: Path) -> str:
 
 def _write(scoring: Filter, score_N: Floats, min_score: float, outputs: tuple[Path, Path]) -> int:
     """Write the pairs that are kept, and return their number."""
+    from nmt.core.paths import make_parent
     from nmt.data.pairs import write_pairs
     from nmt.jobs.filtering import kept_pairs
 
     src, tgt = outputs
     scored = scoring.pairs()
     with write_errors(src, "name another prefix"):
-        src.parent.mkdir(parents=True, exist_ok=True)
+        make_parent(src)
         with progress(len(score_N), "writing", " pairs", unit_scale=True, iterable=scored) as pairs:
             return write_pairs(src, tgt, kept_pairs(iter(pairs), score_N, min_score))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -52,7 +53,7 @@ def new_directory(path: Path, *, replace: bool = True) -> Iterator[Path]:
     An interrupted write never leaves an incomplete directory at `path`. An existing directory is
     replaced; if not `replace`, one that was created in the meantime raises a UsageError.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_parent(path)
     with named_errors(path), _temporary_directory(path.parent) as temporary:
         work = temporary / NEW / path.name
         work.mkdir()
@@ -287,6 +288,19 @@ def make_directory(path: Path, hint: str) -> None:
     except OSError as error:
         reason = "it is a file" if path.is_file() else error.strerror
         raise UsageError(f"cannot create {path}: {reason}", hint) from None
+
+
+def make_parent(path: Path) -> None:
+    """Create the directory of an output unless it exists.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        reason = os.strerror(errno.ENOTDIR)
+        raise NotADirectoryError(errno.ENOTDIR, reason, str(path)) from None
 
 
 def write_text(path: Path, text: str) -> None:

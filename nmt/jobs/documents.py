@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from nmt.core.console import counted, log, progress
 from nmt.core.errors import NMTError, UsageError, suggest, write_errors
-from nmt.core.paths import check_not_overwriting, descriptor
+from nmt.core.paths import check_not_overwriting, descriptor, make_parent
 from nmt.documents.formats import (
     FORMATS,
     SUFFIXES_OF_OPTIONS,
@@ -411,7 +411,7 @@ def _prepare_output(output: Path) -> None:
     if descriptor(output) is not None:
         return
     with write_errors(output, "choose another --output"):
-        output.parent.mkdir(parents=True, exist_ok=True)
+        make_parent(output)
     if output.is_dir() or not os.access(output.parent, os.W_OK):
         reason = "it is a directory" if output.is_dir() else f"{output.parent} is not writable"
         raise NMTError(f"cannot write {output}: {reason}", "choose another --output")

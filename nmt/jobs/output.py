@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nmt.core.console import discard
-from nmt.core.errors import NMTError, UsageError, file_hint
-from nmt.core.paths import descriptor, write_bytes
+from nmt.core.errors import NMTError, UsageError, file_hint, write_errors
+from nmt.core.paths import descriptor, make_parent, write_bytes
 
 if TYPE_CHECKING:
     from nmt.translation.translator import Translation
@@ -156,11 +156,10 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
     """Yield a function that writes a line to a file, or to stdout if `path` is None.
 
     Unless `append` is set, an existing file is truncated when the first line is written, so an
-    earlier error leaves it unchanged.
+    earlier error leaves it unchanged. Its directory is created.
 
     Raises:
-        UsageError: the file cannot be opened.
-        NMTError: a write fails.
+        NMTError: the file cannot be written.
     """
     number = None if path is None else descriptor(path)
     if path is None or number == 1:
@@ -169,11 +168,10 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
     check_uncompressed(path)
     existed = path.exists()
     keep_content = append or number is not None
-    try:
+    with write_errors(path, "choose another file"):
+        make_parent(path)
         opened = path if number is None else os.dup(number)
         file = open(opened, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}", "choose another file") from None
 
     def write(line: str) -> None:
         nonlocal keep_content
@@ -221,7 +219,7 @@ def write_file(path: Path, content: str | bytes) -> None:
     if not path.name:
         raise UsageError("the output file has no name", "choose a name such as report.html")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_parent(path)
         write_bytes(
             path, content.encode("utf-8", "replace") if isinstance(content, str) else content
         )

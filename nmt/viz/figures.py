@@ -8,7 +8,7 @@ from typing import Any
 
 from nmt.core.errors import UsageError, write_errors
 from nmt.core.packages import require_package
-from nmt.core.paths import write_bytes
+from nmt.core.paths import make_parent, write_bytes
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
 
@@ -67,5 +67,5 @@ def save(figure: Any, output: Path) -> None:
         # The same plot is the same file.
         metadata = {"Date": None} if name == "svg" else None
         figure.savefig(image, dpi=120, format=name, metadata=metadata)
-        output.parent.mkdir(parents=True, exist_ok=True)
+        make_parent(output)
         write_bytes(output, image.getvalue())

@@ -399,14 +399,31 @@ def test_usage_errors_of_a_group_name_its_command(options: str, bare: CommandLin
         ("--length-penalty nan", "--length-penalty must be a number, got nan"),
         ("--search greedy --beam-size 4", "--search greedy is not a beam search"),
         ("--search greedy --length-penalty 0.6", "--search greedy is not a beam search"),
-        ("--output nowhere/out.de", "cannot write nowhere/out.de: No such file or directory"),
-        ("--output runs", "cannot write runs: Is a directory"),
     ],
 )
-def test_invalid_search_and_output_options(
-    arguments: str, message: str, trained: CommandLine
-) -> None:
+def test_invalid_search_options(arguments: str, message: str, trained: CommandLine) -> None:
     trained("translate", "the dog", *arguments.split()).assert_fails(2, message)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "translate --input text.en --beam-size 1 --output",
+        "score --src text.en --tgt text.de --output",
+        "attention dog --output",
+    ],
+)
+def test_commands_create_the_directory_of_an_output_file(
+    arguments: str, trained: CommandLine
+) -> None:
+    command = arguments.split()
+    trained.run(*command, f"new/{command[0]}/out.json")
+    assert (trained.directory / f"new/{command[0]}/out.json").stat().st_size
+    (trained.directory / "taken.json").mkdir(exist_ok=True)
+    trained(*command, "taken.json").assert_fails(1, "cannot write taken.json: Is a directory")
+    inside_a_file = trained(*command, "text.en/out.json")
+    inside_a_file.assert_fails(1, "cannot write text.en/out.json: Not a directory")
+    assert "hint: a parent of this path is a file" in inside_a_file.err
 
 
 def test_options_that_would_be_ignored_or_destroy_an_input_are_rejected(

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nmt.core.console import counted
 from nmt.core.layout import format_fields
 from nmt.core.packages import install_line
 from nmt.jobs.output import show
@@ -73,13 +74,14 @@ def _system_info() -> dict[str, Any]:
     flags = engine_library.cpu_flags().split()
     instruction_sets = [name for name in INSTRUCTION_SETS if name in flags]
     cpu = runtime.cpu_name()
-    engine, rates = _engine_info(cpu)
+    engine, rates = _engine_info()
+    threads = counted(runtime.num_threads(), "thread")
     memory = memory_gb()
     directories = {"data": paths.data_dir, "runs": paths.runs_dir, "cache": paths.cache_dir}
     pytorch, gpus = _pytorch_info()
     return {
         "nmt": f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
-        "CPU": f"{cpu}, {os.cpu_count()} logical CPUs, {runtime.num_threads()} threads",
+        "CPU": f"{cpu}, {counted(os.cpu_count() or 1, 'logical CPU')}, {threads}",
         "instruction sets": " ".join(instruction_sets) or "unknown",
         "native engine": engine,
         "precision auto": rates or "not measured",
@@ -99,11 +101,13 @@ def _pytorch_info() -> tuple[str, list[str]]:
 
     cuda = torch.version.cuda or "none"
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA {cuda}", gpus
+    threads = counted(torch.get_num_threads(), "thread")
+    return f"{torch.__version__}, {threads}, CUDA {cuda}", gpus
 
 
-def _engine_info(cpu: str) -> tuple[str, list[str]]:
-    """Return a description of the native engine, and the measured rates of this processor."""
+def _engine_info() -> tuple[str, list[str]]:
+    """Return a description of the native engine, and the measured rates of this processor with this
+    number of threads."""
     from nmt.core import fastest
     from nmt.core.config import ModelConfig
     from nmt.engines import engine_library, native
@@ -122,19 +126,13 @@ def _engine_info(cpu: str) -> tuple[str, list[str]]:
         origin = f"{prebuilt.stem} of the package" if prebuilt else "compiled"
         engine = f"{origin}, {library.lanes()}-lane vectors; {', '.join(types)}"
         versions.append(engine_library.library_version())
-    current = [f"; {cpu}; {version}; " for version in versions]
-    rates = [
-        _format_rates(key, rates)
-        for key, rates in fastest.cached_rates().items()
-        if any(part in key for part in current)
-    ]
-    return engine, rates
-
-
-def _format_rates(key: str, rates: dict[str, float]) -> str:
-    task, _, _, threads = key.split("; ")
-    all_rates = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
-    return f"{task}: {max(rates, key=rates.__getitem__)} ({all_rates}; {threads})"
+    lines = []
+    for key, rates in fastest.cached_rates().items():
+        for version in versions:
+            task = key.removesuffix(fastest.conditions(version))
+            if task != key:
+                lines.append(f"{task}: {fastest.summarize(rates)}")
+    return engine, lines
 
 
 def describe_directory(find: Callable[[], Path]) -> str:

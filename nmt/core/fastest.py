@@ -41,7 +41,7 @@ def select(task: str, version: str, names: Sequence[str], prepare: Prepare, flop
         prepare: called for each of them if they are measured.
         flops: floating-point operations per call.
     """
-    key = f"{task}; {cpu_name()}; {version}; {num_threads()} threads"
+    key = task + conditions(version)
     rates = _cached(key, names)
     if not rates:
         with ExitStack() as stack:
@@ -52,15 +52,21 @@ def select(task: str, version: str, names: Sequence[str], prepare: Prepare, flop
                 candidates = {name: prepare(name) for name in names}
                 rates = _measure_rates(candidates, flops)
                 _save(key, rates)
-                log(f"{_fastest(rates)} is the fastest for {task} ({_summary(rates)})")
+                log(f"the fastest for {task}: {summarize(rates)}")
     return _fastest(rates)
 
 
-def _summary(rates: Rates) -> str:
+def conditions(version: str) -> str:
+    """Return the end of the keys of rates that this process can use."""
+    return f"; {cpu_name()}; {version}; {num_threads()} threads"
+
+
+def summarize(rates: Rates) -> str:
+    """Return the name of the fastest candidate, and the rate of each one in parentheses."""
     parts = []
     for name, rate in rates.items():
         parts.append(f"{name} {rate:,.0f} GFLOP/s")
-    return ", ".join(parts)
+    return f"{_fastest(rates)} ({', '.join(parts)})"
 
 
 def _fastest(rates: Rates) -> str:

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import torch
 
+from nmt.cli.doctor import doctor
 from nmt.core import fastest, runtime, torchrun
 from nmt.core.config import Config, ModelConfig
 from nmt.core.errors import UsageError
@@ -52,7 +54,7 @@ class Candidates:
 
 
 def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    return [line for line in capsys.readouterr().err.splitlines() if "is the fastest" in line]
+    return [line for line in capsys.readouterr().err.splitlines() if "the fastest for" in line]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_fastest_is_selected_and_logged_once(
     candidates = Candidates(fp32, bf16)
     assert candidates.fastest() == expected
     (line,) = logged(capsys)
-    assert line.startswith(f"nmt: {expected} is the fastest for a task (fp32 ")
+    assert line.startswith(f"nmt: the fastest for a task: {expected} (fp32 ")
     (rates,) = json.loads(rates_file.read_text()).values()
     assert max(rates, key=rates.get) == expected
     runs = dict(candidates.runs)
@@ -102,6 +104,18 @@ def test_each_task_version_processor_and_thread_count_is_measured(
     assert measured()
     assert not measured()
     assert len(json.loads(rates_file.read_text())) == 5
+
+
+def test_doctor_shows_the_rates_of_the_number_of_threads_in_use(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for num_threads in ("2", "1"):
+        monkeypatch.setenv("OMP_NUM_THREADS", num_threads)
+        Candidates(0.001, 0.0).fastest("a task", f"torch {metadata.version('torch')}")
+    doctor()
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("a task: bf16 (fp32 " in line for line in lines) == 1
+    assert any(line.startswith("CPU ") and line.endswith(", 1 thread") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 from operator import attrgetter
@@ -11,12 +12,17 @@ from nmt.core.config import config_io
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, ConfigError, UsageError
 from nmt.core.paths import FIREFOX, REPOSITORY, clean_up, runs_dir
+from nmt.models import marian_binary
 from nmt.runs import pretrained
 from nmt.runs.checkpoint import META, best, checkpoints, is_name, read_meta
 from nmt.runs.model_files import LoadedModel, ModelFiles, load_model, read_files
 from nmt.text.language_codes import find_language
 
-CTRANSLATE2_MODEL = "model.bin"
+
+def has_ctranslate2_model(directory: Path) -> bool:
+    """Return whether a directory has a model of CTranslate2, and not one of Marian by this name."""
+    file = directory / "model.bin"
+    return file.exists() and not marian_binary.is_model(file)
 
 
 def load(path: Path) -> LoadedModel:
@@ -92,11 +98,18 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
                 read_meta(step)
             except CheckpointError:
                 log(f"{step} is damaged; using the best other checkpoint")
-    if checkpoint is None and (path / CTRANSLATE2_MODEL).exists():
+    if checkpoint is None and has_ctranslate2_model(path):
         raise CheckpointError(
             f"{path} is an export for CTranslate2", "use it with nmt translate --engine ctranslate2"
         )
     if checkpoint is None:
+        from nmt.models.importers import find_format
+
+        if find_format(path):
+            raise CheckpointError(
+                f"{path} has the format of another toolkit",
+                f"import it: nmt import {shlex.quote(str(path))}",
+            )
         raise CheckpointError(
             f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories"
         )
@@ -143,10 +156,9 @@ def find_export(path: Path) -> Path:
         CheckpointError: there is none.
     """
     path = pretrained.output_dir(locate(path))
-    directory = (
-        path if (path / CTRANSLATE2_MODEL).exists() or not path.is_dir() else path / "ctranslate2"
-    )
-    if not (directory / CTRANSLATE2_MODEL).exists():
+    is_run = path.is_dir() and not has_ctranslate2_model(path)
+    directory = path / "ctranslate2" if is_run else path
+    if not has_ctranslate2_model(directory):
         raise CheckpointError(
             f"there is no CTranslate2 model in {path}", "nmt export RUN --to ctranslate2"
         )

@@ -20,6 +20,7 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,13 @@ _HEADER = struct.Struct("<QQ")
 _ENTRY = struct.Struct("<QQQQ")
 _COUNT = struct.Struct("<Q")
 _FLOAT = struct.Struct("<f")
+
+
+def is_model(file: Path) -> bool:
+    """Return whether a file begins with the version of the format."""
+    start = _COUNT.pack(VERSION)
+    with file.open("rb") as opened:
+        return opened.read(len(start)) == start
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "half of the vocabulary": (cut(VOCAB, 1000), "vocab"),
     "two models": (
         lambda student: shutil.copy(student / MODEL, student / "model.deen.bin"),
-        r"has several files model\.\*\.bin\*: model\.deen\.bin, model\.ende",
+        r"has several files model\*\.bin\*: model\.deen\.bin, model\.ende",
     ),
     "model is a directory": (
         lambda student: ((student / MODEL).unlink(), (student / MODEL).mkdir()),
@@ -312,6 +312,16 @@ def test_hostile_files_are_one_error(student: Path, kind: str) -> None:
 
 def test_a_part_of_a_model_is_no_model(bare: CommandLine, student: Path) -> None:
     bare("import", student / MODEL).assert_fails(1, "part of a model", f"nmt import {student}")
+
+
+def test_a_model_without_languages_in_its_names(bare: CommandLine, student: Path) -> None:
+    (student / MODEL).rename(student / "model.bin")  # as a model of CTranslate2 is named
+    (student / VOCAB).rename(student / "vocab.spm")
+    bare("translate", "--model", student, "hi").assert_fails(
+        1, "has the format of another toolkit", f"hint: import it: nmt import {student}"
+    )
+    bare.run("import", student, "--run", "run", "--src-lang", "en", "--tgt-lang", "de")
+    assert config_io.load(bare.directory / "run/config.yaml").data.tgt == "de"
 
 
 def test_shortlists_are_learned_from_named_corpora(bare: CommandLine, student: Path) -> None:

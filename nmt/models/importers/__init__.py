@@ -19,6 +19,7 @@ from nmt.core.console import escape_control, log
 from nmt.core.errors import CheckpointError, ConfigError, UsageError
 from nmt.core.paths import FIREFOX, REPOSITORY, locked, new_directory, runs_dir
 from nmt.core.untrusted_files import read_front_matter, read_record
+from nmt.models.discovery import has_ctranslate2_model
 from nmt.runs import run_report
 from nmt.runs.run_report import UNKNOWN_LICENSE
 
@@ -28,11 +29,11 @@ if TYPE_CHECKING:  # finding an imported run does not require PyTorch
 FORMATS = {
     "huggingface": "config.json",
     "marian": "decoder.yml",
-    "firefox": "model.*.bin*",
+    "firefox": "model*.bin*",
 }
 """Module of each format, and name of the file by which a model is recognized."""
-CTRANSLATE2_FILES = ("model.bin", "model/model.bin")
-"""The model in a directory of CTranslate2, and in a package of Argos Translate."""
+PACKAGE_MODEL = "model"
+"""The directory of the model of CTranslate2 in a package of Argos Translate."""
 
 
 def import_model(
@@ -137,12 +138,11 @@ def read(directory: Path) -> ImportedModel:
     Raises:
         CheckpointError: the format is unknown, a file is damaged, or the model is not supported.
     """
-    if any((directory / name).exists() for name in CTRANSLATE2_FILES):
+    if any(map(has_ctranslate2_model, (directory, directory / PACKAGE_MODEL))):
         raise _is_converted(directory)
-    for module, name in FORMATS.items():
-        if any(directory.glob(name)):
-            model: ImportedModel = import_module(f"nmt.models.importers.{module}").read(directory)
-            return model
+    if module := find_format(directory):
+        model: ImportedModel = import_module(f"nmt.models.importers.{module}").read(directory)
+        return model
     from nmt.runs import checkpoint  # imports NumPy
 
     if checkpoint.checkpoints(directory):
@@ -154,6 +154,11 @@ def read(directory: Path) -> ImportedModel:
         "supported formats: Hugging Face MarianMT, Marian releases, models of Firefox, exports of"
         " nmt to transformers",
     )
+
+
+def find_format(directory: Path) -> str:
+    """Return the name of the format of a model in a directory; empty: it is unknown."""
+    return next((each for each, name in FORMATS.items() if any(directory.glob(name))), "")
 
 
 def _is_converted(path: Path) -> CheckpointError:

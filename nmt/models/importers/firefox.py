@@ -59,8 +59,8 @@ from nmt.search.shortlist import Shortlist
 from nmt.text.language_codes import NAMES
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, load_processor
 
-PATTERN = "model.*.bin*"
-SHORTLISTS = "lex.*.s2t.bin*"
+PATTERN = "model*.bin*"
+SHORTLISTS = "lex*.s2t.bin*"
 MAX_MODEL_BYTES = 1 << 30
 MAX_OPTIONS_BYTES = 1 << 16
 MAX_UNKNOWN = 5
@@ -219,15 +219,15 @@ def _read_options(file: Path, items: Mapping[str, Item]) -> dict[str, Any]:
 
 def _read_vocabulary(directory: Path, items: Mapping[str, Item]) -> Vocabulary:
     """Read the SentencePiece models, whose ids are those of the embeddings."""
-    has_one = any(directory.glob("vocab.*.spm*"))
-    if has_one and any(directory.glob("???vocab.*.spm*")):
+    has_one = any(directory.glob("vocab*.spm*"))
+    if has_one and any(directory.glob("???vocab*.spm*")):
         raise CheckpointError(
             f"{directory} has a vocabulary of both languages and one of a language",
             "leave those of the model there",
         )
     source_name, target_name = ("vocab", "vocab") if has_one else ("srcvocab", "trgvocab")
-    source_file = _find(directory, f"{source_name}.*.spm*")
-    target_file = _find(directory, f"{target_name}.*.spm*")
+    source_file = _find(directory, f"{source_name}*.spm*")
+    target_file = _find(directory, f"{target_name}*.spm*")
     source = _Side.read(source_file, items, f"encoder_{EMBEDDINGS}")
     target = _Side.read(target_file, items, f"decoder_{EMBEDDINGS}")
     if source.special != target.special:

@@ -79,7 +79,7 @@ def cleaned_spec(spec: str, prefix: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("config", help="Config with the corpora: a YAML file or a built-in name.")
     parser.add_argument("directory", type=Path, help="Directory of the repaired corpora.")
     parser.add_argument(

@@ -726,7 +726,7 @@ def _print_table(cases: Sequence[Case]) -> None:
 
 def main() -> int:
     """Print the table; return 1 if there is a violation."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--details", type=int, default=20, help="number of violations to print")

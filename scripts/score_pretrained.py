@@ -149,7 +149,7 @@ def print_table(head: str, columns: dict[str, Column]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("models", nargs="*", default=["en-de", "de-en"])
     parser.add_argument(
         "--test", action="append", metavar="NAME", help="Corpus or test set of sacreBLEU."

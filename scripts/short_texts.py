@@ -63,7 +63,7 @@ def vary(pairs: Iterable[Pair], excluded: set[str]) -> Iterator[Pair]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("source", choices=("en", "de"))
     parser.add_argument("target", choices=("en", "de"))
     parser.add_argument("prefix", type=Path)

@@ -121,7 +121,7 @@ def _vary_number(pair: Pair, rng: random.Random) -> Pair:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("input", type=Path, help="Path of the pairs without .en and .de.")
     parser.add_argument("output", type=Path, help="Path of the varied pairs without .en and .de.")
     parser.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import json
@@ -325,6 +326,17 @@ def test_lexicon_of_sentence_pairs(tmp_path: Path) -> None:
     assert german["zebra"] == "zebra"
     assert english["sugar"] == "Zucker"
     assert "kitchen" not in english
+
+
+@pytest.mark.parametrize(
+    "name", ["clean_corpora", "fuzz_files", "score_pretrained", "short_texts", "vary_names"]
+)
+def test_help_of_scripts_begins_with_a_paragraph(bare: CommandLine, name: str) -> None:
+    path = SCRIPTS / f"{name}.py"
+    docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    paragraph = docstring.partition("\n\n")[0]
+    help_text = bare.script(path, "--help").check().out
+    assert " ".join(paragraph.split()) in " ".join(help_text.split())
 
 
 @pytest.mark.parametrize(

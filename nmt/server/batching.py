@@ -257,17 +257,24 @@ class QueuedEngine:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; see `Engine.search`.
 
+        Equal sentences, as in a text with repeated lines, are searched once.
+
         Raises:
             NMTError: `stop` was called.
             CancelledError: `stop` was called meanwhile.
         """
-        sentences = [Sentence((source,), (len(source.ids) + 1) * search.rows) for source in sources]
+        keys = list(map(_key, sources))
+        distinct = dict(zip(keys, sources, strict=True))
+        sentences = [
+            Sentence((source,), (len(source.ids) + 1) * search.rows) for source in distinct.values()
+        ]
         self._scores = {}
         scores = self._scores if search == self._scored_search else None
         hypotheses = self._compute(Job(search, sentences, scores=scores))
         if sources:
             on_progress(len(sources))
-        return hypotheses
+        n_bests = dict(zip(distinct, hypotheses, strict=True))
+        return [list(n_bests[key]) for key in keys]
 
     def score(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
@@ -276,7 +283,7 @@ class QueuedEngine:
         pairs = [
             (tuple(source), tuple(target)) for source, target in zip(sources, targets, strict=True)
         ]
-        unknown = [pair for pair in pairs if pair not in self._scores]
+        unknown = [pair for pair in dict.fromkeys(pairs) if pair not in self._scores]
         sentences = [Sentence(pair, len(pair[0]) + len(pair[1]) + 1) for pair in unknown]
         self._scores |= zip(unknown, self._compute(Job(None, sentences)), strict=True)
         return [self._scores[pair] for pair in pairs]
@@ -290,3 +297,9 @@ class QueuedEngine:
             self._job = job
             self._queue.submit(job)
         return job.future.result()
+
+
+def _key(source: Source) -> tuple[object, ...]:
+    """Return a value that is equal for equal sentences, and can be the key of a dict."""
+    constraints = tuple(map(tuple, source.constraints))
+    return tuple(source.ids), tuple(source.prefix), constraints

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import re
 import sys
@@ -177,6 +178,7 @@ class MLflow:
         """Use a tracking server or database; empty: that of MLFLOW_TRACKING_URI, or MLflow's
         default."""
         self._mlflow = require_package("MLflow", "mlflow")
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs the tables of a database
         self._experiment = experiment
         self._uri = uri
 

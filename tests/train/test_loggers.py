@@ -169,7 +169,9 @@ def test_mlflow_continues_one_run(logged: Logged, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_mlflow_closes_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_is_silent_and_closes_its_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("mlflow")
     pytest.importorskip("sqlalchemy")
     pytest.importorskip("alembic")
@@ -179,6 +181,7 @@ def test_mlflow_closes_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert open_files(tmp_path)
     logger.finish(is_complete=True)
     assert not open_files(tmp_path)
+    assert "INFO" not in capsys.readouterr().err
 
 
 def open_files(directory: Path) -> list[str]:

@@ -35,7 +35,18 @@ from nmt.documents.aligned_units import (
 )
 from nmt.documents.document import MAX_NESTING, Parents, RichText, Tag, parents
 from nmt.documents.fixed_places import find_places
-from nmt.documents.ranges import Nearest, Span, by_end, by_start, outside, overlap, overlaps_any
+from nmt.documents.ranges import (
+    Nearest,
+    Span,
+    by_end,
+    by_start,
+    outside,
+    overlap,
+    overlaps_any,
+    span_of,
+)
+from nmt.text.spans import without_overlaps
+from nmt.translation.segments import FixedSpan, protected_spans
 
 GAP_COST = 0.5
 """Cost of a word that is not linked with a tag's words, relative to the gain of a word of one
@@ -132,7 +143,9 @@ class _AlignedBlock:
         self.units: list[Unit] = []
         word_starts = [match.start() for match in WORD.finditer(block.text)]
         translated = [span for span in block.fixed if span.translation]
-        translated.sort(key=by_start)
+        of_markup = {span_of(span) for span in translated}
+        translated += _protected_tags(block)
+        translated = list(without_overlaps(translated))
         for sentence in sentences:
             words = list(word_units(block.text, target, sentence))
             start, end = sentence.source
@@ -140,7 +153,10 @@ class _AlignedBlock:
             last = bisect_left(translated, end, key=by_start)
             fixed = translated[first:last]
             places = find_places(fixed, block.text, target, sentence, words, word_starts)
-            self.fixed |= places
+            for span, place in places.items():
+                # Markup writes its fixed text itself, also where the translation lacks it.
+                if place or span in of_markup:
+                    self.fixed[span] = place
             self.units += _with_fixed_units(words, places)
         self._links = self._index_links(word_starts)
 
@@ -236,6 +252,13 @@ class _AlignedBlock:
         word_start = words[num_words][0] if num_words < len(words) else end
         in_target = max(in_target, word_start)
         return min(end, in_target)
+
+
+def _protected_tags(block: RichText) -> list[FixedSpan]:
+    """Return the tags whose text is a protected span, such as an amount."""
+    tagged = {tag.span for tag in block.tags}
+    spans = protected_spans(block.text)
+    return [span for span in spans if span_of(span) in tagged]
 
 
 def _skip_spaces(text: str, start: int, end: int) -> int:

@@ -161,6 +161,14 @@ def links(alignment: str) -> tuple[Link, ...]:
             "1-0 2-1 3-2 0-3",
             ["den großen Hund", "großen"],
         ),
+        # An amount has a tag of its own, whatever the alignment.
+        (
+            "20 EUR only, 30 EUR",
+            ["20 EUR", "30 EUR"],
+            "Nur 20 EUR, 30 EUR",
+            "2-0 3-1 4-2 0-3 1-4",
+            ["20 EUR", "30 EUR"],
+        ),
     ],
 )
 def test_a_tag_covers_the_aligned_words(

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from nmt.core.errors import DataError
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions, check_elements
-from nmt.documents.office_paragraph import Paragraph, local_name, set_language
+from nmt.documents.office_paragraph import SEPARATOR, Paragraph, local_name, set_language
+from nmt.documents.rich_text import Sections
 from nmt.documents.splicing import next_blocks
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ CONTENT_TYPES = (
     "footnotes+xml",
     "endnotes+xml",
     "wordprocessingml.comments+xml",
+    "presentationml.comments+xml",
     "ms-powerpoint.comments+xml",
     "presentationml.slide+xml",
     "notesSlide+xml",
@@ -72,7 +74,7 @@ class OfficeDocument:
 
     def __init__(self, data: bytes, options: DocumentOptions) -> None:
         self._data, self._language = data, options.tgt
-        self._parts: list[tuple[str, etree._Element, list[Paragraph]]] = []
+        self._parts: list[tuple[str, etree._Element, list[Paragraph | _CommentText]]] = []
         self._styles: list[tuple[str, etree._Element]] = []
         self.blocks: list[RichText] = []
         for name, root in _read_parts(data, options.max_bytes, options.max_elements):
@@ -211,9 +213,24 @@ def parse_part(
     return root
 
 
-def _paragraphs(root: etree._Element) -> list[Paragraph]:
+class _CommentText:
+    """The text of a comment of PowerPoint before 2021, which has no paragraphs."""
+
+    def __init__(self, element: etree._Element) -> None:
+        self._element = element
+        self._sections = Sections(RichText(element.text or ""), SEPARATOR)
+        self.blocks = self._sections.blocks
+
+    def render(self, translations: Sequence[RichText], language: str) -> None:
+        self._element.text = self._sections.join(translations).text
+
+
+def _paragraphs(root: etree._Element) -> list[Paragraph | _CommentText]:
     """Return all paragraphs with text, in document order."""
-    return [paragraph for paragraph in map(Paragraph, root.iter("{*}p")) if paragraph.blocks]
+    paragraphs: list[Paragraph | _CommentText] = [*map(Paragraph, root.iter("{*}p"))]
+    if local_name(root) == "cmLst":
+        paragraphs += map(_CommentText, root.iter("{*}text"))
+    return [paragraph for paragraph in paragraphs if paragraph.blocks]
 
 
 def _serialize(root: etree._Element) -> bytes:

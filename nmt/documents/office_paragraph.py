@@ -40,7 +40,8 @@ RANGE_STARTS = {
 FIELD = "field"
 BREAKS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n"}
 """Elements that separate the sections of a paragraph, which are translated one by one."""
-_SEPARATOR = re.compile(r"[\t\n]")
+SEPARATOR = re.compile(r"[\t\n]")
+"""What separates the sections in a text."""
 DROPPED = {"proofErr", "lastRenderedPageBreak"}
 """Results of spelling checks and layout, which do not apply to a translation."""
 MAX_CODE_ELEMENTS = 100
@@ -109,13 +110,14 @@ class Paragraph:
         self._end_format()
         self._base = self._remove_base()
         rich = self._builder.rich_text()
-        self._sections = Sections(rich, _SEPARATOR)
+        self._sections = Sections(rich, SEPARATOR)
         self.blocks = self._sections.blocks if rich.free_text.strip() else []
 
     # Parsing
 
     def _add_children(self, parent: Element) -> None:
         """Add the content of a paragraph, or of an element around runs."""
+        _split_field_runs(parent)
         field_ends = _field_ends(parent)
         for child in parent:
             name = local_name(child)
@@ -214,7 +216,7 @@ class Paragraph:
             self._end_format()
             self._format = _Format(properties=properties)
             self._builder.add(self._format)
-        self._breaks += [None] * len(_SEPARATOR.findall(text))
+        self._breaks += [None] * len(SEPARATOR.findall(text))
         self._builder.add_text(text)
 
     def _point_at_end(self) -> _Markup | None:
@@ -447,6 +449,23 @@ def _field_elements(element: Element) -> list[Element]:
 def _text_box(element: Element) -> Element | None:
     """Return the innermost text box around an element."""
     return next(element.iterancestors("{*}txbxContent"), None)
+
+
+def _split_field_runs(parent: Element) -> None:
+    """Make a run of each element of the runs that start or end a field, because text beside the
+    field is translated."""
+    for run in parent.findall("{*}r"):
+        if run.find("{*}fldChar") is None:
+            continue
+        properties = run.find("{*}rPr")
+        others = [child for child in run if child is not properties]
+        # The first element stays in the run.
+        for child in reversed(others[1:]):
+            new = run.makeelement(run.tag, dict(run.attrib))
+            if properties is not None:
+                new.append(copy.deepcopy(properties))
+            new.append(child)
+            run.addnext(new)
 
 
 def _field_ends(elements: Sequence[Element]) -> dict[Element, Element]:

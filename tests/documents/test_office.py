@@ -292,6 +292,20 @@ def test_a_field_in_a_text_box_does_not_concern_the_paragraph_around_it() -> Non
     assert (inner.text, [span.translation for span in inner.fixed]) == ("page7", ["7"])
 
 
+def test_text_in_a_run_with_a_field_is_translated() -> None:
+    before, after = ("<w:t xml:space='preserve'>page </w:t>", "<w:t>of ten</w:t>")
+    inner = "".join(re.findall(r"<w:r>(.*?)</w:r>", field(" PAGE ", "7")))
+    block = parse(docx(paragraph(f"<w:r><w:rPr><w:b/></w:rPr>{before}{inner}{after}</w:r>"))).blocks
+    assert [(each.text, each.fixed[0].translation) for each in block] == [("page 7of ten", "7")]
+    rendered = body(translated(parse(docx(paragraph(f"<w:r>{before}{inner}{after}</w:r>")))))
+    assert re.findall(r"<w:t[^>]*>([^<]*)|<w:(instrText)", rendered) == [
+        ("PAGE ", ""),
+        ("", "instrText"),
+        ("7", ""),
+        ("OF TEN", ""),
+    ]
+
+
 def test_text_boxes_are_translated_once_and_stay_in_their_paragraph() -> None:
     box = f"<w:r><w:pict><w:txbxContent>{paragraph(run('inside'))}</w:txbxContent></w:pict></w:r>"
     data = docx(paragraph(run("before "), box, run("after")))
@@ -374,6 +388,22 @@ def test_slides_are_in_order_and_keep_their_structure() -> None:
         .replace("three", "THREE")
     )
     assert rendered.endswith(f"{expected}</sld>")
+
+
+def test_comments_of_old_presentations_are_translated() -> None:
+    comments = (
+        '<p:cmLst xmlns:p="p"><p:cm idx="1"><p:pos x="9"/><p:text>{}</p:text></p:cm></p:cmLst>'
+    )
+    name = "ppt/comments/comment1.xml"
+    data = archive(
+        {
+            "ppt/presentation.xml": (f"{POWERPOINT}.presentation.main+xml", "<p/>"),
+            name: (f"{POWERPOINT}.comments+xml", comments.format("Too long.\n Why &amp; how?")),
+        }
+    )
+    assert texts(parse(data)) == ["Too long.", "Why & how?"]
+    rendered = part(translated(parse(data)), name)
+    assert rendered.endswith(comments.format("TOO LONG.\n WHY &amp; HOW?"))
 
 
 @pytest.mark.parametrize(

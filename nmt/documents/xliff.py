@@ -22,7 +22,7 @@ from nmt.core.errors import DataError
 from nmt.documents.builder import SourceMarkup, TextBuilder
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.paired_codes import ended_range, started_range
+from nmt.documents.inline import Kind, Piece, end_indices, paired_code
 from nmt.documents.ranges import Span, by_start, overlaps_any, span_of
 from nmt.documents.rich_text import Event, Sections
 from nmt.documents.splicing import Edit, SplicedDocument, next_blocks
@@ -458,33 +458,27 @@ def _sections(rich: RichText) -> Sections:
 def _paired_codes(tokens: Sequence[re.Match[str]]) -> dict[int, tuple[str, str]]:
     """Return the names of the ranges that elements start or end with their native code or id, by
     the indices of these elements. Both are in the same element."""
-    paired = {}
-    open_ranges: list[tuple[str, int]] = []
-    known: set[str] = set()  # names of ranges that have started
+    pieces = []
+    depth = 0
     for i, token in enumerate(tokens):
         tag = token[0]
-        if token["name"] in _CONTAINERS:
-            open_ranges.append(("", i))  # no range goes over the end of another element
-        if token["name"] not in _POINTS or tag.startswith("</"):
-            continue
-        native = _native_code(tokens[i : _element_end(tokens, i)])
-        code = _paired_code(tag, native)
-        started = started_range(code)
-        ended = ended_range(code)
-        if started:
-            open_ranges.append((started, i))
-            known.add(started)
-        if ended not in known:  # like most codes; the search would take quadratic time
-            continue
-        for k in reversed(range(len(open_ranges))):
-            name, start = open_ranges[k]
-            if not name:
-                break
-            if name == ended:
-                paired[start] = (ended, "")
-                paired[i] = ("", ended)
-                del open_ranges[k:]
-                break
+        name = token["name"] or ""
+        is_end = tag.startswith("</")
+        kind = Kind.POINT
+        if name in _CONTAINERS and not tag.endswith("/>"):
+            kind = Kind.CLOSE if is_end else Kind.OPEN
+            depth += -1 if is_end else 1
+        elif name in _POINTS and not is_end:
+            native = _native_code(tokens[i : _element_end(tokens, i)])
+            kind, range_name = paired_code(_paired_code(tag, native))
+            name = f"{depth} {range_name}"
+        pieces.append(Piece(i, i + 1, kind, name=name))
+    paired = {}
+    for start, end in end_indices(pieces).items():
+        name = pieces[start].name
+        if name not in _CONTAINERS:
+            paired[start] = (name, "")
+            paired[end] = ("", name)
     return paired
 
 

@@ -149,6 +149,15 @@ def test_codes_that_start_and_end_a_range_stay_in_order(start: str, end: str) ->
     assert target(document, *map(reverse_words, document.blocks)) == f"d {start}c b{end} a"
 
 
+def test_a_range_of_codes_may_have_elements_in_it_but_not_cross_them() -> None:
+    start, end = ('<x id="START_LINK"/>', '<x id="CLOSE_LINK"/>')
+    document = parse(unit(f'a {start}b <g id="1">c</g>{end} d'))
+    expected = f'd {start}<g id="1">c</g> b{end} a'
+    assert target(document, *map(reverse_words, document.blocks)) == expected
+    (block,) = parse(unit(f'a <g id="1">{start}b</g> c{end} d')).blocks
+    assert [block.text[slice(*tag.span)] for tag in block.tags] == ["b", "", ""]
+
+
 def test_a_code_without_its_end_is_kept() -> None:
     document = parse(unit('a <x id="START_LINK"/>b <x id="CLOSE_BOLD"/>c'))
     assert (

@@ -95,7 +95,7 @@ _PATTERNS = {
         r"\b[a-z_][\w.]{0,99}\(\)",
         # Not the >>pt_br<< of multilingual models
         rf"{_START}(?!(?<=>>)\w+<<)[a-z0-9]+(?:_[a-z0-9]+)+{_END}",
-        rf"{_START}_+[a-z0-9]\w*",
+        rf"{_START}_{{1,3}}[a-z0-9]\w*",
         # System.Console.WriteLine
         rf"{_START}(?-i:[A-Z]\w{{1,60}}(?:\.[A-Z]\w{{1,60}}){{2,9}}){_END}",
         r"(?<![\w-])--[a-z][\w-]*(?:=[\w./-]*\w)?",
@@ -174,8 +174,9 @@ _PATTERNS = {
     # The last one, so that no other span changes.
     BLANK: [
         rf"{_START}_{{2,}}(?:[./-]_{{2,}}){{1,5}}(?!\w|\.\w|\(\))",  # a date
-        r"(?<!_)_{4,}(?!\w)",
-        r"(?<![^\s(/:-])_{2,3}(?![^\s)/.,:;?!-])",  # not the emphasis of Markdown
+        # With the escapes of Markdown, and also before a word
+        r"(?<!_)(?:\\?_){4,}+",
+        r"(?<![^\s(/:-])(?:\\?_){2,3}(?![^\s)/.,:;?!-])",  # not the emphasis of Markdown
         r"(?<!\.)\.{4,}+(?!@)",
         r"…{2,}",
         r"(?<!\S)-{4,}(?!\S)",

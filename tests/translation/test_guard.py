@@ -148,6 +148,10 @@ from nmt.translation.terms import (
             ["____", "__/__/____", "__", "$____", "_____"],
         ),
         (
+            r"Name\_\_\_\_Date____ and \_\_ for _____years, ___init and __",
+            [r"\_\_\_\_", "____", r"\_\_", "_____", "___init", "__"],
+        ),
+        (
             "The __init__ of snake__case is __very__ __(very)__ good_ and _bad_.",
             ["__init__", "__very__", "_bad_"],
         ),
@@ -1210,6 +1214,8 @@ def test_dots_in_a_sentence_do_not_divide_it(translator: Translator) -> None:
         ("Name: ____________", "Name: ____________"),
         ("Date: ____ / ____ / ______", "Datum: ____ / ____ / ______"),
         ("The dog ____ in the garden.", "Der Hund ____ im Garten."),
+        ("____years", "____Jahre"),
+        (r"I am \_\_\_ years old.", r"Ich bin \_\_\_ Jahre alt."),
     ],
 )
 def test_blanks_of_forms_are_copied(translator: Translator, source: str, expected: str) -> None:

@@ -18,6 +18,7 @@ import string
 import benchmark
 from benchmark import print_head, print_row
 from command_errors import error_messages
+from nmt.text.numbers import swap_separators
 from nmt.translation.checks import count_occurrences
 from nmt.translation.guard import Guard
 from nmt.translation.translator import Translator
@@ -154,10 +155,12 @@ def main() -> None:
 
 
 def share_intact(items: list[tuple[str, list[str]]], translations: list[str]) -> str:
-    """Return the share of translations with all spans of their source."""
+    """Return the share of translations with all spans of their source; decimals may have the
+    separators of the other language."""
     num_intact = 0
     for (_, spans), text in zip(items, translations, strict=True):
-        num_intact += all(count_occurrences(text, span) for span in spans)
+        missing = [span for span in spans if not count_occurrences(text, span)]
+        num_intact += all(count_occurrences(text, swap_separators(span)) for span in missing)
     return f"{num_intact / len(items):.1%}"
 
 

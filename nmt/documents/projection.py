@@ -45,6 +45,7 @@ from nmt.documents.ranges import (
     overlaps_any,
     span_of,
 )
+from nmt.text.numbers import swap_separators
 from nmt.text.spans import without_overlaps
 from nmt.translation.segments import FixedSpan, protected_spans
 
@@ -144,7 +145,7 @@ class _AlignedBlock:
         word_starts = [match.start() for match in WORD.finditer(block.text)]
         translated = [span for span in block.fixed if span.translation]
         of_markup = {span_of(span) for span in translated}
-        translated += _protected_tags(block)
+        translated += _protected_tags(block, target)
         translated = list(without_overlaps(translated))
         for sentence in sentences:
             words = list(word_units(block.text, target, sentence))
@@ -254,11 +255,19 @@ class _AlignedBlock:
         return min(end, in_target)
 
 
-def _protected_tags(block: RichText) -> list[FixedSpan]:
-    """Return the tags whose text is a protected span, such as an amount."""
+def _protected_tags(block: RichText, target: str) -> list[FixedSpan]:
+    """Return the tags whose text is a protected span, such as an amount, as the translation has
+    it."""
     tagged = {tag.span for tag in block.tags}
-    spans = protected_spans(block.text)
-    return [span for span in spans if span_of(span) in tagged]
+    spans = []
+    for span in protected_spans(block.text):
+        if span_of(span) not in tagged:
+            continue
+        localized = swap_separators(span.translation)
+        if localized in target and span.translation not in target:
+            span = replace(span, translation=localized)
+        spans.append(span)
+    return spans
 
 
 def _skip_spaces(text: str, start: int, end: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
 
@@ -11,6 +12,59 @@ _SEPARATOR = r"[.,:'’\s]"
 _QUANTITY = lazy_pattern(r"[-+−]?[^\w\s]?\s?\d(?:[\d.,:'’\s]*\d)?(?:\s?[^\d\s]{1,6})?")
 """A number with an optional sign, currency and unit."""
 _PART = lazy_pattern(r"\d+|[^\d.,:'’\s]+")
+
+_COMMA_LANGUAGES = frozenset(
+    "bg ca cs da de el es et fi fr hr hu id is it lt lv nb nl nn no pl pt ro ru sk sl sr sv tr"
+    " uk vi".split()
+)
+_POINT_LANGUAGES = frozenset("en he ja ko th zh".split())
+_SWAPPED = str.maketrans(".,", ",.")
+_GROUPED = r"\d{{1,3}}(?:{group}\d{{3}})+"
+# In 1.234, the point may separate groups.
+_UNGROUPED = r"0|\d{{4,}}|\d{{1,3}}(?!{decimal}\d{{3}}\b)"
+_DECIMAL = "(?:" + _GROUPED + "|" + _UNGROUPED + r"){decimal}\d+"
+_DECIMAL_COMMA = _DECIMAL.format(group=r"\.", decimal=",")
+_DECIMAL_POINT = _DECIMAL.format(group=",", decimal=r"\.")
+_WITH_COMMA = lazy_pattern(rf"[^\d.,]*{_DECIMAL_COMMA}(?:-{_DECIMAL_COMMA})?[^\d.,]*")
+_WITH_POINT = lazy_pattern(rf"[^\d.,]*{_DECIMAL_POINT}(?:-{_DECIMAL_POINT})?[^\d.,]*")
+_BEFORE_MEASURE = lazy_pattern(
+    r"(?:(?: ?[–-] ?| (?:to|and|or) )\d[\d.,]*)?[ -](?:(?:hundred|thousand|(?:m|b|tr)illion"
+    r"|per ?cent|percentage|times|square|cubic|metric|feet|foot|inch(?:es)?"
+    r"|(?:kilo|centi|milli)?(?:met(?:er|re)|gram)s?|(?:second|minute|hour|day|week|month|year|point|star|degree|mile|yard|ton|tonne|pound"
+    r"|ounce|lit(?:er|re)|gallon|euro|dollar|cent|volt|watt|amp)s?)\b)",
+    re.IGNORECASE,
+)
+"""What shows in English that a number with a point is no version or section."""
+
+
+def localize_decimal(number: str, following: str, src: str, tgt: str) -> str:
+    """Return a decimal number, with its unit and currency, in the format of the target language.
+
+    It stays as it is if the languages have the same format, or if it may be something else: a
+    number with a point that has no unit and is not before a measure may be a version.
+
+    Args:
+        number: the number.
+        following: the text after it.
+        src: language code of the text.
+        tgt: language code of the target.
+    """
+    source = base_language(src)
+    target = base_language(tgt)
+    if source in _COMMA_LANGUAGES and target in _POINT_LANGUAGES:
+        is_decimal = _WITH_COMMA.fullmatch(number) is not None
+    elif source in _POINT_LANGUAGES and target in _COMMA_LANGUAGES:
+        has_unit = re.search(r"[^\d.,+−-]", number) is not None
+        is_measure = has_unit or _BEFORE_MEASURE.match(following) is not None
+        is_decimal = is_measure and _WITH_POINT.fullmatch(number) is not None
+    else:
+        is_decimal = False
+    return swap_separators(number) if is_decimal else number
+
+
+def swap_separators(number: str) -> str:
+    """Return a number with points in place of commas, and commas in place of points."""
+    return number.translate(_SWAPPED)
 
 
 def equivalent_pattern(number: str) -> re.Pattern[str] | None:

@@ -80,6 +80,9 @@ _SYMBOLS = "©®™§¶†‡•±×÷¼½¾\u2150-\u215e\u2200-\u22ff\u2190-\u2
 BLANK = "blank"
 """Kind of the blanks of forms and the leaders of tables of contents."""
 
+NUMERIC_KINDS = ("quantity", "format", "number")
+"""Kinds of the spans that may be decimal numbers."""
+
 # At one position, the first pattern that matches wins. All but the units ignore case.
 _PATTERNS = {
     "private_use": [r"[\ue000-\uf8ff]+"],  # the characters of placeholders

@@ -22,9 +22,9 @@ from nmt.data.placeholders import separate_pattern
 from nmt.search import parse_search
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import normalize, remove_invisible
-from nmt.text.numbers import equivalent_pattern
+from nmt.text.numbers import equivalent_pattern, localize_decimal
 from nmt.text.sentences import split_sentences
-from nmt.text.spans import apply_edits, without_overlaps
+from nmt.text.spans import NUMERIC_KINDS, ProtectedSpan, apply_edits, without_overlaps
 from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation.budget import Budget, search_work
 from nmt.translation.checks import LETTER, count_occurrences, find_problems, is_missing
@@ -73,6 +73,8 @@ ROWS_OF_SCORE = 3
 MIN_SHARE_OF_MARKED = 0.25
 """Minimum share of the attention to a word between marks that its translation receives. With less,
 it has none."""
+MAX_MEASURE_LENGTH = 50
+"""Maximum length of what is read after a number, such as `to 3.5 million`."""
 SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 TERM_NOT_APPLIED = "term-not-applied"
 UNTRANSLATED = "untranslated"
@@ -204,13 +206,28 @@ class Guard:
     def with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms."""
         spans = self.translator.segmenter.find_spans(line.text, self.protect)
-        found = as_fixed_spans(line.text, spans)
+        found = self._localized(line.text, spans)
         terms = self.glossary.find(line.text) if self.glossary else []
         # The longest first: a term or a URL.
         longest_first = sorted([*terms, *found], key=lambda span: span.start - span.end)
         fixed = without_overlaps([*line.fixed, *longest_first])
         language = line.language or self.tokenizer.language_token(line.text)
         return replace(line, fixed=tuple(fixed), language=language)
+
+    def _localized(self, text: str, spans: Sequence[ProtectedSpan]) -> list[FixedSpan]:
+        """Return the protected spans of a text; decimal numbers between words are written as in the
+        target language, but not those of a table of numbers."""
+        fixed = as_fixed_spans(text, spans)
+        if not _is_translated(Line(text, fixed=fixed)):
+            return list(fixed)
+        localized = []
+        for span, protected in zip(fixed, spans, strict=True):
+            if protected.kind in NUMERIC_KINDS:
+                following = text[span.end : span.end + MAX_MEASURE_LENGTH]
+                number = localize_decimal(span.translation, following, *self.languages)
+                span = replace(span, translation=number)
+            localized.append(span)
+        return localized
 
 
 class _GuardedChunk:

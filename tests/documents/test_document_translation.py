@@ -169,6 +169,7 @@ def links(alignment: str) -> tuple[Link, ...]:
             "2-0 3-1 4-2 0-3 1-4",
             ["20 EUR", "30 EUR"],
         ),
+        ("7.5 kg only", ["7.5 kg"], "Nur 7,5 kg", "0-0 1-1 2-0", ["7,5 kg"]),
     ],
 )
 def test_a_tag_covers_the_aligned_words(

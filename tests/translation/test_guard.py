@@ -25,7 +25,7 @@ from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.prepare import prepare
 from nmt.search import parse_search
 from nmt.text.normalization import normalize
-from nmt.text.numbers import equivalent_pattern
+from nmt.text.numbers import equivalent_pattern, localize_decimal
 from nmt.text.sentences import count_sentences, split_to_fit
 from nmt.text.spans import compile_patterns, find_spans
 from nmt.text.whitespace import surrounding_whitespace
@@ -420,6 +420,38 @@ def test_equivalent_formats() -> None:
     assert equivalent_pattern("https://a.de/5.5") is None
 
 
+@pytest.mark.parametrize(
+    ("number", "following", "expected"),
+    [
+        ("3.5 kg", "", "3,5 kg"),
+        ("$1,234.50", "", "$1.234,50"),
+        ("-0.125 mg", "", "-0,125 mg"),
+        ("3.5", " million people", "3,5"),
+        ("2.5", " to 3.5 hours", "2,5"),
+        ("2.5-3.5", " hours", "2,5-3,5"),
+        ("3.5", " is a version", "3.5"),
+        ("3.8", " and 3.9 run", "3.8"),
+        ("1.234 EUR", "", "1.234 EUR"),
+        ("192.168.1.1", "", "192.168.1.1"),
+    ],
+)
+def test_decimals_have_the_format_of_the_target_language(
+    number: str, following: str, expected: str
+) -> None:
+    assert localize_decimal(number, following, "en", "de") == expected
+    assert localize_decimal(number, following, "en", "ja") == number
+    if expected != number:
+        assert localize_decimal(expected, following, "de", "en") == number
+
+
+def test_numbers_of_a_table_keep_their_format(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: [line.text])
+    assert guard.translate(["3.5 kg", "3.5 kg\tabout 3.5 kg"]) == [
+        "3.5 kg",
+        "3.5 kg\tabout 3,5 kg",
+    ]
+
+
 # ---- glossaries
 
 
@@ -606,12 +638,12 @@ def test_a_translation_without_problems_is_kept(translator: Translator) -> None:
 
 
 def test_the_format_of_a_number_is_corrected_without_another_search(translator: Translator) -> None:
-    guard = scripted(translator, lambda line, search: ["Es kostet 1.234,50 EUR und 20 %."])
+    guard = scripted(translator, lambda line, search: ["Es kostet 1,234.50 EUR und 20 %."])
     assert guard.translate(["It costs 1,234.50 EUR and 20%."]) == [
-        "Es kostet 1,234.50 EUR und 20%."
+        "Es kostet 1.234,50 EUR und 20%."
     ]
     ungrouped = scripted(translator, lambda line, search: ["Es kostet 1234.50 EUR."])
-    assert ungrouped.translate(["It costs 1,234.50 EUR."]) == ["Es kostet 1,234.50 EUR."]
+    assert ungrouped.translate(["It costs 1,234.50 EUR."]) == ["Es kostet 1.234,50 EUR."]
     version = scripted(translator, lambda line, search: ["Version 3.1 ist neu."])
     assert version.translate(["Version 3.1 is new."]) == ["Version 3.1 ist neu."]
     code = "%5.2f, `0.5` and Python 3.12"
@@ -642,8 +674,8 @@ def test_checks_of_a_decomposed_source() -> None:
     [
         (
             "In 15 days he drank 1.5 litres.",
-            "In 15 Tagen trank er 1,5 Liter.",
             "In 15 Tagen trank er 1.5 Liter.",
+            "In 15 Tagen trank er 1,5 Liter.",
         ),
         (
             "Flight 1030 leaves at 10:30.",

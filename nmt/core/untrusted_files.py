@@ -91,6 +91,8 @@ _ZIP_ERRORS = (
 )
 
 
+JsonObject = dict[str, Any]
+"""The content of an object in JSON or YAML."""
 Count = Annotated[int, Range(0, 2**63 - 1)]
 Size = Annotated[int, Range(1, 2**31 - 1)]
 Number = Annotated[float, Range(-1e30, 1e30)]
@@ -155,7 +157,7 @@ def read_json(path: Path, schema: Any, hint: str) -> Any:
     return content
 
 
-def read_record(path: Path) -> dict[str, Any]:
+def read_record(path: Path) -> JsonObject:
     """Return the object in a JSON file, or an empty one if the file is missing or damaged."""
     with contextlib.suppress(OSError, ValueError):
         content = parse_json(read_bytes(path))
@@ -163,7 +165,7 @@ def read_record(path: Path) -> dict[str, Any]:
     return {}
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
+def read_records(path: Path) -> list[JsonObject]:
     """Return the objects in the lines of a file, except damaged ones, or none if the file is
     missing."""
     records = []
@@ -202,7 +204,7 @@ def _check_characters(value: Any) -> None:
         raise ValueError("it has half of a surrogate pair") from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
     content = dict(pairs)
     if len(content) < len(pairs):
         raise ValueError("it has a repeated key")
@@ -281,7 +283,7 @@ def _check_type(value: Any, expected: Any, name: str) -> None:
         raise ValueError(f"{_named(name)} has the wrong type")
 
 
-def _check_keys(value: dict[str, Any], schema: Any, name: str) -> None:
+def _check_keys(value: JsonObject, schema: Any, name: str) -> None:
     prefix = f"{name}." if name else ""
     if missing := _required_keys(schema) - value.keys():
         raise ValueError(f"{prefix}{min(missing)} is missing")
@@ -421,7 +423,7 @@ def read_yaml(path: Path) -> Any:
     return parse_yaml(read_bytes(path, MAX_CONFIG_BYTES).decode("utf-8"))
 
 
-def read_front_matter(path: Path) -> dict[str, Any]:
+def read_front_matter(path: Path) -> JsonObject:
     """Return the YAML metadata between the two lines `---` at the start of a Markdown file; empty
     if it has none."""
     with contextlib.suppress(OSError, ValueError):

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from nmt.core.paths import data_dir, locked, resumable_directory, write_text
 from nmt.core.plugins import source_checksums
 from nmt.core.processes import Executor
 from nmt.core.registry import parse
-from nmt.core.untrusted_files import read_record
+from nmt.core.untrusted_files import JsonObject, read_record
 from nmt.data.clean import cleaning_pipeline, is_blank, segments
 from nmt.data.mixing import Mix, PreparedCorpus
 from nmt.data.pipeline import ENCODED, Pipeline, Text
@@ -65,7 +64,7 @@ class PreparedData:
     directory: Path
     src: str
     tgt: str
-    meta: dict[str, Any]
+    meta: JsonObject
     """Content of the manifest: fingerprint and recipe, pairs per split and per corpus, pairs
     dropped by cleaning, size and checksum of each shard.
 
@@ -145,10 +144,10 @@ def prepare(
     return PreparedData(directory, config.data.src, config.data.tgt, meta)
 
 
-def _read_manifest(directory: Path) -> dict[str, Any]:
+def _read_manifest(directory: Path) -> JsonObject:
     path = directory / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        manifest: JsonObject = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         raise DataError(
             f"{path} is damaged", "delete its directory and re-run the command"
@@ -156,7 +155,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def _open_store(directory: Path, manifest: dict[str, Any], split: str) -> Store:
+def _open_store(directory: Path, manifest: JsonObject, split: str) -> Store:
     tokenizer = load_tokenizer(tokenizer_file(directory))
     shards = []
     for index, record in enumerate(manifest["shards"][split]):
@@ -243,7 +242,7 @@ def _is_complete(directory: Path) -> bool:
     return (directory / MANIFEST).is_file()
 
 
-def _recipe(config: Config, splits: _Splits) -> dict[str, Any]:
+def _recipe(config: Config, splits: _Splits) -> JsonObject:
     """Return all that determines the prepared data. Its hash is the fingerprint."""
     tokenizer = asdict(config.tokenizer)
     if config.tokenizer.model:
@@ -288,7 +287,7 @@ class _Preparation:
 
     config: Config
     splits: _Splits
-    recipe: dict[str, Any]
+    recipe: JsonObject
     fingerprint: str
     executor: Executor
     part: Part
@@ -417,7 +416,7 @@ class _Preparation:
         counts = f"{num_train:,} training{replayed} and {num_valid:,} validation pairs"
         log(f"prepared {counts}, a vocabulary of {manifest['vocab_size']:,} tokens")
 
-    def _manifest(self, work: Path) -> dict[str, Any]:
+    def _manifest(self, work: Path) -> JsonObject:
         train = Pipeline(work, TRAIN, self.executor, self.part)
         valid = Pipeline(work, VALID, self.executor, ALL_SHARDS)
         records = {split.name: split.records(ENCODED) for split in (train, valid)}
@@ -425,7 +424,7 @@ class _Preparation:
         rest = iter(records[TRAIN])
         sizes = [_total(islice(rest, len(shards))) for shards in train.corpora]
         tokenizer = load_tokenizer(tokenizer_file(work))
-        manifest: dict[str, Any] = {
+        manifest: JsonObject = {
             "fingerprint": self.fingerprint,
             "recipe": self.recipe,
             "pairs": pairs,

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from nmt.core.console import SILENT, log
 from nmt.core.errors import NMTError, UsageError, check_choice
 from nmt.core.paths import locked, new_directory, write_text
-from nmt.core.untrusted_files import read_record
+from nmt.core.untrusted_files import JsonObject, read_record
 from nmt.evaluate.test_sets import load_test_pairs
 from nmt.jobs.output import show
 from nmt.jobs.sharding import Shard
@@ -195,11 +195,11 @@ def synthesize(
             _remove(options)
 
 
-def _settings(options: Options, text: SourceText, teachers: list[ModelFiles]) -> dict[str, Any]:
+def _settings(options: Options, text: SourceText, teachers: list[ModelFiles]) -> JsonObject:
     """Return what a resumed command must have in common with the first one."""
     from nmt.runs.run_report import parent_record
 
-    settings: dict[str, Any] = _as_json(
+    settings: JsonObject = _as_json(
         {
             "command": options.command,
             "text": text.checksums,
@@ -275,9 +275,7 @@ def _lock(output: Path) -> Path:
     return output.with_name(f".{output.name}.lock")
 
 
-def _prepare(
-    options: Options, text: SourceText, settings: dict[str, Any], model: Path
-) -> dict[str, Any]:
+def _prepare(options: Options, text: SourceText, settings: JsonObject, model: Path) -> JsonObject:
     """Write the text to translate, unless an earlier process has; return the settings and the
     statistics of the text.
 
@@ -286,7 +284,7 @@ def _prepare(
     """
     file = options.work / SETTINGS
     if file.is_file():
-        saved: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        saved: JsonObject = json.loads(file.read_text(encoding="utf-8"))
         _check_unchanged(options, saved["settings"], settings)
         return saved
     text.check_language(model)
@@ -301,7 +299,7 @@ def _prepare(
     return saved
 
 
-def _check_unchanged(options: Options, saved: dict[str, Any], settings: dict[str, Any]) -> None:
+def _check_unchanged(options: Options, saved: JsonObject, settings: JsonObject) -> None:
     for name, value in settings.items():
         if saved[name] == value or (name == "scores" and saved[name]):  # without --min-score
             continue
@@ -317,7 +315,7 @@ def _check_unchanged(options: Options, saved: dict[str, Any], settings: dict[str
         )
 
 
-def _finish(options: Options, origin: dict[str, Any], tests: list[tuple[str, list[Pair]]]) -> None:
+def _finish(options: Options, origin: JsonObject, tests: list[tuple[str, list[Pair]]]) -> None:
     """Filter the translations, write the corpus and report it, on any rank."""
     from nmt.data.sources.corpus import write_record
     from nmt.synthetic.source_text import REFERENCE, SOURCE

@@ -30,7 +30,7 @@ from nmt.core import untrusted_files
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, NewerCheckpointError
 from nmt.core.paths import clean_up, new_directory, sha256, write_text
-from nmt.core.untrusted_files import Count, Number, TensorEntry
+from nmt.core.untrusted_files import Count, JsonObject, Number, TensorEntry
 from nmt.core.version import __version__
 from nmt.runs.quantization import SCALE, Arrays, dequantize, scales
 
@@ -308,7 +308,7 @@ def prune(run: Path, keep_last: int = 2, keep_best: int = 1) -> None:
             shutil.rmtree(hidden)
 
 
-def read_meta(checkpoint: Path) -> dict[str, Any]:
+def read_meta(checkpoint: Path) -> JsonObject:
     """Read the `meta.json` of a checkpoint.
 
     Raises:
@@ -318,7 +318,7 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint / META
     with _errors_of(path):
         content = untrusted_files.read_bytes(path)
-        meta: dict[str, Any] = untrusted_files.parse_json(content)
+        meta: JsonObject = untrusted_files.parse_json(content)
         untrusted_files.check(meta, Version)
         if meta["format"] > FORMAT:  # it may have other fields
             raise NewerCheckpointError(

@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from nmt.core.config import ModelConfig
 from nmt.core.console import counted, format_bytes, format_count, format_duration, format_p
 from nmt.core.errors import write_errors
 from nmt.core.paths import write_text
-from nmt.core.untrusted_files import read_bytes, read_front_matter
+from nmt.core.untrusted_files import JsonObject, read_bytes, read_front_matter
 from nmt.runs.run_report import collect
 
 CARD = "README.md"
@@ -63,7 +62,7 @@ def _is_generated(path: Path) -> bool:
         return False
 
 
-def card(info: dict[str, Any]) -> str:
+def card(info: JsonObject) -> str:
     """Return the model card for the result of `collect`: YAML metadata and Markdown."""
     import yaml
 
@@ -100,12 +99,12 @@ def card(info: dict[str, Any]) -> str:
     return f"---\n{head}---\n\n{MARK}\n\n{render('card.md', run=info, lines=describe(info))}"
 
 
-def read_metadata(run: Path) -> dict[str, Any]:
+def read_metadata(run: Path) -> JsonObject:
     """Return the YAML metadata at the start of the model card of a run; empty if it has none."""
     return read_front_matter(run / CARD)
 
 
-def describe(info: dict[str, Any]) -> dict[str, list[str]]:
+def describe(info: JsonObject) -> dict[str, list[str]]:
     """Describe the result of `collect`: lines of text by subject, without empty subjects."""
     tokenizer = info["tokenizer"]
     size = f"{format_bytes(info['bytes'])}, {counted(len(info['checkpoints']), 'checkpoint')}"
@@ -134,13 +133,13 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
     return {name: entries for name, entries in lines.items() if entries}
 
 
-def _describe_import(origin: dict[str, Any]) -> str:
+def _describe_import(origin: JsonObject) -> str:
     revision = f", revision {str(origin['revision'])[:12]}" if origin.get("revision") else ""
     checksum = f", {_short_checksum(origin)}" if origin.get("sha256") else ""
     return f"{origin['source']}{revision}, license {origin['license']}{checksum}"
 
 
-def _describe_parents(info: dict[str, Any]) -> list[str]:
+def _describe_parents(info: JsonObject) -> list[str]:
     """Describe the models that a run was fine-tuned from or is the average of, its teacher, those
     that translated its training data, and the imported models among their ancestors.
     """
@@ -160,7 +159,7 @@ def _describe_parents(info: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _describe_comparison(comparison: dict[str, Any] | None) -> list[str]:
+def _describe_comparison(comparison: JsonObject | None) -> list[str]:
     if comparison is None:
         return []
     template = (
@@ -177,7 +176,7 @@ def _describe_comparison(comparison: dict[str, Any] | None) -> list[str]:
     return lines
 
 
-def _describe_calibration(calibration: dict[str, Any] | None) -> list[str]:
+def _describe_calibration(calibration: JsonObject | None) -> list[str]:
     if calibration is None:
         return []
     template = (
@@ -187,7 +186,7 @@ def _describe_calibration(calibration: dict[str, Any] | None) -> list[str]:
     return [template.format_map(calibration)]
 
 
-def _describe_model(info: dict[str, Any]) -> str:
+def _describe_model(info: JsonObject) -> str:
     model = info["model"]
     template = (
         "{model[arch]}, {source} to {target}, {size} parameters: {model[encoder_layers]}+"
@@ -205,7 +204,7 @@ def _describe_model(info: dict[str, Any]) -> str:
     return template.format_map(info | {"size": format_count(info["parameters"])})
 
 
-def _describe_data(data: dict[str, Any]) -> list[str]:
+def _describe_data(data: JsonObject) -> list[str]:
     pairs, valid = data["pairs"], data["valid"]
     num_train = pairs.get("train", 0)
     num_replay = 0
@@ -228,11 +227,11 @@ def _describe_data(data: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _count_pairs(corpora: Iterable[dict[str, Any]]) -> int:
+def _count_pairs(corpora: Iterable[JsonObject]) -> int:
     return sum(corpus.get("pairs", 0) for corpus in corpora)
 
 
-def _describe_corpus(corpus: dict[str, Any], license_: str) -> str:
+def _describe_corpus(corpus: JsonObject, license_: str) -> str:
     text = f"{corpus['name']} ({license_}), {_short_checksum(corpus)}"
     if (count := corpus.get("pairs_per_epoch")) is not None and count != corpus["pairs"]:
         share = (
@@ -244,7 +243,7 @@ def _describe_corpus(corpus: dict[str, Any], license_: str) -> str:
     return f"{text}, tagged" if corpus.get("tag") else text
 
 
-def _describe_training(training: dict[str, Any]) -> list[str]:
+def _describe_training(training: JsonObject) -> list[str]:
     templates = [
         (
             "{updates:,} of {total_updates:,} updates, batches of up to {batch_tokens:,} tokens,"
@@ -264,7 +263,7 @@ def _describe_training(training: dict[str, Any]) -> list[str]:
     return [template.format_map(values) for template in templates]
 
 
-def _describe_session(session: dict[str, Any]) -> str:
+def _describe_session(session: JsonObject) -> str:
     has_gpu = session["environment"].get("gpus")
     hardware = "{environment[processor]}, {environment[cores]} logical CPUs"
     if has_gpu:
@@ -281,17 +280,17 @@ def _describe_session(session: dict[str, Any]) -> str:
     return text
 
 
-def _describe_curve(curve: list[dict[str, Any]]) -> list[str]:
+def _describe_curve(curve: list[JsonObject]) -> list[str]:
     points = " ".join(f"{point['valid_bleu']:.1f}" for point in subsample(curve))
     return [f"{points}  (validation BLEU)"] if curve else []
 
 
-def subsample(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def subsample(points: list[JsonObject]) -> list[JsonObject]:
     """Return at most `MAX_POINTS` evenly spaced points, including the last."""
     return points[:: -max(1, -(-len(points) // MAX_POINTS))][::-1]
 
 
-def _describe_tests(tests: list[dict[str, Any]]) -> list[str]:
+def _describe_tests(tests: list[JsonObject]) -> list[str]:
     lines = []
     for test in tests:
         system = f"{Path(test['model']).name}: {test['test']}, {test['search']}"
@@ -303,10 +302,10 @@ def _describe_tests(tests: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _describe_best(best: dict[str, Any]) -> str:
+def _describe_best(best: JsonObject) -> str:
     scores = [f"{name} {value:.3f}" for name, value in best["validation"].items()]
     return f"{best['checkpoint']}: {', '.join(scores) or 'not validated yet'}"
 
 
-def _short_checksum(entry: dict[str, Any]) -> str:
+def _short_checksum(entry: JsonObject) -> str:
     return f"sha256 {str(entry.get('sha256', ''))[:12]}"

@@ -21,7 +21,7 @@ from nmt.core.config import Config, ModelConfig
 from nmt.core.errors import CheckpointError, NMTError, UsageError
 from nmt.core.paths import append_line
 from nmt.core.ranges import Range
-from nmt.core.untrusted_files import Count, Number, matches, read_record, read_records
+from nmt.core.untrusted_files import Count, JsonObject, Number, matches, read_record, read_records
 from nmt.core.version import __version__
 from nmt.model.options import MODEL_OPTIONS
 from nmt.runs import checkpoint, pretrained
@@ -161,7 +161,7 @@ class _Mix(TypedDict):
     pairs_per_epoch: Count
 
 
-def environment() -> dict[str, Any]:
+def environment() -> JsonObject:
     """Return the versions and the hardware that results depend on, without names of users or
     machines."""
     import torch
@@ -215,7 +215,7 @@ def changed_plugins(run: Path) -> list[str]:
     return changed
 
 
-def collect(run: Path) -> dict[str, Any]:
+def collect(run: Path) -> JsonObject:
     """Return all information about a run. Missing or damaged records are omitted.
 
     Raises:
@@ -252,7 +252,7 @@ def collect(run: Path) -> dict[str, Any]:
     }
 
 
-def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
+def _tokenizer(tokenizer: Tokenizer) -> JsonObject:
     return {
         "kind": tokenizer.model_type,
         "pieces": len(tokenizer),
@@ -278,7 +278,7 @@ def _best_checkpoint(run: Path) -> Path:
     raise CheckpointError(f"{run} has no checkpoint", hint)
 
 
-def _data(config: Config, data: dict[str, Any], max_source_length: int) -> dict[str, Any]:
+def _data(config: Config, data: JsonObject, max_source_length: int) -> JsonObject:
     recipe = _dict(data.get("recipe"))
     valid = _corpora([recipe.get("valid")])
     train = _corpora(recipe.get("train"))
@@ -304,9 +304,9 @@ def _data(config: Config, data: dict[str, Any], max_source_length: int) -> dict[
 def _training(
     config: Config,
     last: checkpoint.Progress,
-    teacher: dict[str, Any] | None,
-    sessions: Sequence[dict[str, Any]],
-) -> dict[str, Any]:
+    teacher: JsonObject | None,
+    sessions: Sequence[JsonObject],
+) -> JsonObject:
     options = config.train
     num_processes = 1
     for session in sessions:
@@ -329,19 +329,19 @@ def _training(
     }
 
 
-def _curve(run: Path) -> list[dict[str, Any]]:
+def _curve(run: Path) -> list[JsonObject]:
     curve = []
     for point in _valid(read_records(run / "metrics.jsonl"), _Point):
         curve.append({name: point[name] for name in CURVE_FIELDS if name in point})
     return curve
 
 
-def _reports(run: Path) -> list[dict[str, Any]]:
+def _reports(run: Path) -> list[JsonObject]:
     paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
     return [report for report in map(read_record, paths) if _is_report(report, run)]
 
 
-def other_models(data: dict[str, Any]) -> dict[str, Any]:
+def other_models(data: JsonObject) -> JsonObject:
     """Return the records of other models in the content of `data.json`, without invalid ones.
 
     They are `imported`, the origin of an import, and those of `parent_record`: `teacher`,
@@ -355,7 +355,7 @@ def other_models(data: dict[str, Any]) -> dict[str, Any]:
     return models
 
 
-def origins(data: dict[str, Any]) -> list[dict[str, Any]]:
+def origins(data: JsonObject) -> list[JsonObject]:
     """Return the origins of all imported and published models from which a model was made, by the
     content of its `data.json`: its own, and those of its start models, teacher and translators of
     its training data. Their licenses apply."""
@@ -368,7 +368,7 @@ def origins(data: dict[str, Any]) -> list[dict[str, Any]]:
     return imported
 
 
-def parent_record(model: ModelFiles) -> dict[str, Any]:
+def parent_record(model: ModelFiles) -> JsonObject:
     """Return the record of a model for the run or the corpus that is made from it."""
     return {
         "model": model.run.resolve().name,
@@ -391,7 +391,7 @@ def check_data_is_known(run: Path, hint: str) -> None:
         raise UsageError(f"the training data of {run}, an imported model, is unknown", hint)
 
 
-def _dict(content: Any) -> dict[str, Any]:
+def _dict(content: Any) -> JsonObject:
     return content if isinstance(content, dict) else {}
 
 
@@ -407,7 +407,7 @@ def _counts(content: Any) -> dict[str, int]:
     return {name: count for name, count in _dict(content).items() if matches(count, Count)}
 
 
-def _corpora(entries: Any) -> list[dict[str, Any]]:
+def _corpora(entries: Any) -> list[JsonObject]:
     """Return name and checksum of the corpora in a list of pairs, which may be damaged."""
     corpora = []
     for entry in _list(entries):
@@ -417,7 +417,7 @@ def _corpora(entries: Any) -> list[dict[str, Any]]:
     return corpora
 
 
-def _model_options(config: ModelConfig) -> dict[str, Any]:
+def _model_options(config: ModelConfig) -> JsonObject:
     """Return the options that this architecture uses."""
     options = asdict(config)
     return {name: options[name] for name in MODEL_OPTIONS.get(config.arch, options)}
@@ -448,7 +448,7 @@ def weights_checksum(path: Path) -> str:
     return str(checkpoint.read_meta(path)["sha256"].get(checkpoint.WEIGHTS, ""))
 
 
-def _is_report(content: dict[str, Any], run: Path) -> bool:
+def _is_report(content: JsonObject, run: Path) -> bool:
     """Return whether the content of a JSON file is a report of `nmt evaluate` on one model with its
     current weights."""
     if not matches(content, _Report):
@@ -461,7 +461,7 @@ def _is_report(content: dict[str, Any], run: Path) -> bool:
     return True
 
 
-def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
+def _calibration(run: Path, best: Path) -> JsonObject | None:
     """Return the calibration of the best checkpoint: the user's own one of a pretrained model, or
     that of the run."""
     weights = weights_checksum(best)

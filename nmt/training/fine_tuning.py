@@ -8,14 +8,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from nmt.core.config import Config
 from nmt.core.console import format_p, log
 from nmt.core.errors import CheckpointError, DataError, NMTError
 from nmt.core.layout import format_table
 from nmt.core.paths import write_text
-from nmt.core.untrusted_files import read_record
+from nmt.core.untrusted_files import JsonObject, read_record
 from nmt.data.prepare import PreparedData
 from nmt.data.sources import get_corpus
 from nmt.evaluate.comparison import MetricResult, System, significance
@@ -130,7 +129,7 @@ class _Result:
             rows.append([*head, *scores, difference, format_p(metric.p), better])
         return rows
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """Return the entry of `comparison.json`."""
         metrics = []
         for metric in self.metrics:

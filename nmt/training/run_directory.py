@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from nmt.core import runtime
 from nmt.core.config import Config, config_io
 from nmt.core.errors import CheckpointError, TrainingError, UsageError
 from nmt.core.paths import locked, make_directory, write_text
 from nmt.core.registry import parse
-from nmt.core.untrusted_files import read_record
+from nmt.core.untrusted_files import JsonObject, read_record
 from nmt.runs import checkpoint
 
 LOCK = ".lock"
@@ -57,7 +56,7 @@ def lock_run(config: Config, run: Path, resume: bool) -> Iterator[None]:
                     run.rmdir()
 
 
-def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
+def check_data_unchanged(run: Path, meta: JsonObject) -> None:
     """Check that the prepared data is the data that the run was trained on.
 
     Raises:
@@ -93,7 +92,7 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
         )
 
 
-def _checksums(recipe: dict[str, Any]) -> list[str]:
+def _checksums(recipe: JsonObject) -> list[str]:
     """Return the checksums of the corpora, with None between training, replay and validation; their
     names depend on the paths of their files."""
     corpora = [*recipe.get("train", []), None, *recipe.get("replay", []), None, recipe.get("valid")]

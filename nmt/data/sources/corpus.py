@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from nmt.core.paths import sha256, write_text
 from nmt.core.ranges import Range
-from nmt.core.untrusted_files import read_record
+from nmt.core.untrusted_files import JsonObject, read_record
 from nmt.core.version import __version__
 from nmt.data.pairs import Pair, estimate_lines, open_text
 
@@ -85,7 +85,7 @@ def total_pairs(splits: Iterable[Split]) -> int | None:
     return total
 
 
-def translators_of(split: Split) -> list[dict[str, Any]]:
+def translators_of(split: Split) -> list[JsonObject]:
     """Return the records of the models that translated a corpus of `nmt backtranslate` or `nmt
     distill`."""
     origin = read_record(split.files[0].parent / RECORD).get("origin") if split.files else None
@@ -147,7 +147,7 @@ def count_pairs(path: Path) -> int:
     return recorded if isinstance(recorded, int) else estimate_lines(path)
 
 
-def _recorded_entry(path: Path) -> dict[str, Any]:
+def _recorded_entry(path: Path) -> JsonObject:
     """Return the entry of a file in the record of its directory; empty if there is none, or if the
     file has changed since."""
     record = path.parent / RECORD

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from nmt.core.errors import DataError
-from nmt.core.untrusted_files import parse_json
+from nmt.core.untrusted_files import JsonObject, parse_json
 from nmt.data.pairs import InputFile, read_lines
 from nmt.data.tables.columns import ColumnRequest
 from nmt.data.tables.table import Record, Table
@@ -36,7 +36,7 @@ def open_json_lines(path: InputFile, request: ColumnRequest, errors: str) -> Tab
     return Table(path, "line", list(names), columns, partial(_read, path, errors, list(names)))
 
 
-def _add_names(record: dict[str, Any], prefix: str, names: dict[str, None]) -> None:
+def _add_names(record: JsonObject, prefix: str, names: dict[str, None]) -> None:
     for key, value in record.items():
         if isinstance(value, dict):
             _add_names(value, f"{prefix}{key}.", names)
@@ -52,7 +52,7 @@ def _read(
         yield number, [_value(record, name) for name in wanted]
 
 
-def _value(record: dict[str, Any], name: str) -> Any:
+def _value(record: JsonObject, name: str) -> Any:
     """Return the value at a path; None if there is none."""
     if name in record:
         return record[name]
@@ -61,7 +61,7 @@ def _value(record: dict[str, Any], name: str) -> Any:
     return _value(inner, rest) if rest and isinstance(inner, dict) else None
 
 
-def _objects(path: InputFile, errors: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(path: InputFile, errors: str) -> Iterator[tuple[int, JsonObject]]:
     """Yield the number and the object of each line that is not blank."""
     for number, line in enumerate(read_lines(path, errors), 1):
         if not line.strip():

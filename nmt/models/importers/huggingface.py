@@ -32,7 +32,7 @@ from nmt.core.config import (
 from nmt.core.errors import CheckpointError
 from nmt.core.paths import sha256
 from nmt.core.ranges import Range
-from nmt.core.untrusted_files import Number, Size
+from nmt.core.untrusted_files import JsonObject, Number, Size
 from nmt.model.marian_names import LAYER
 from nmt.models.importers.common import (
     MASKED,
@@ -170,7 +170,7 @@ def check_type(options: Mapping[str, Any], name: str) -> None:
         )
 
 
-def _own_model_config(options: dict[str, Any]) -> ModelConfig:
+def _own_model_config(options: JsonObject) -> ModelConfig:
     """Return the architecture of a model that nmt has exported with code of its own."""
     names = Options.__annotations__.keys() & ModelConfig.__annotations__.keys()
     arguments = {name: options[name] for name in names if name in options}
@@ -180,7 +180,7 @@ def _own_model_config(options: dict[str, Any]) -> ModelConfig:
 
 
 def _config(
-    directory: Path, options: dict[str, Any], tokenizer: Tokenizer, architecture: ModelConfig
+    directory: Path, options: JsonObject, tokenizer: Tokenizer, architecture: ModelConfig
 ) -> Config:
     tokenizer_options = read_json(directory / "tokenizer_config.json", TokenizerOptions, default={})
     unknown_source, unknown_target = UNKNOWN_LANGUAGES
@@ -208,7 +208,7 @@ def _language(name: str | None) -> str:
     return re.sub(r"[^A-Za-z0-9-]+", "_", name or "").strip("_")
 
 
-def model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
+def model_config(options: JsonObject, *, output_bias: bool) -> ModelConfig:
     """Return the architecture for the options of config.json.
 
     Raises:
@@ -293,7 +293,7 @@ def _load_tensors(file: Path) -> dict[str, Tensor]:
     return loaded
 
 
-def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
+def _read_vocabulary(directory: Path, options: JsonObject) -> Vocabulary:
     source_model = read_bytes(directory / SOURCE)
     target_model = read_bytes(directory / TARGET)
     source_ids = read_json(directory / "vocab.json", dict[str, Id])

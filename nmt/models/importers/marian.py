@@ -22,7 +22,7 @@ from nmt.core import untrusted_files
 from nmt.core.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
 from nmt.core.errors import CheckpointError
 from nmt.core.paths import sha256
-from nmt.core.untrusted_files import MAX_CONFIG_BYTES
+from nmt.core.untrusted_files import MAX_CONFIG_BYTES, JsonObject
 from nmt.models.importers.common import (
     MASKED,
     RETRY,
@@ -145,7 +145,7 @@ def read(directory: Path) -> ImportedModel:
     )
 
 
-def _read_decoder(directory: Path) -> dict[str, Any]:
+def _read_decoder(directory: Path) -> JsonObject:
     """Read decoder.yml, and check that it is one of a supported model."""
     path = directory / DECODER
     with untrusted_files.errors_of(path, RETRY):
@@ -185,7 +185,7 @@ def _search(decoder: Mapping[str, Any]) -> str:
     )
 
 
-def _read_model(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read_model(file: Path) -> tuple[JsonObject, JsonObject]:
     """Read the parameters and the options of a model, and check that the options are supported."""
     try:
         arrays = untrusted_files.read_arrays(file)
@@ -211,7 +211,7 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
     return ids
 
 
-def as_mapping(path: Path, content: bytes, *, as_text: bool = False) -> dict[str, Any]:
+def as_mapping(path: Path, content: bytes, *, as_text: bool = False) -> JsonObject:
     """Parse the YAML mapping of a file."""
     try:
         value = untrusted_files.parse_yaml(content.decode("utf-8"), as_text=as_text)
@@ -222,12 +222,12 @@ def as_mapping(path: Path, content: bytes, *, as_text: bool = False) -> dict[str
     return value
 
 
-def _model_config(options: dict[str, Any]) -> ModelConfig:
+def _model_config(options: JsonObject) -> ModelConfig:
     config = model_config(_model_options(options), output_bias=True)
     return replace(config, position_encoding="sinusoidal_marian")
 
 
-def _model_options(options: dict[str, Any]) -> dict[str, Any]:
+def _model_options(options: JsonObject) -> JsonObject:
     """Return the options of MarianMT in Transformers.
 
     Raises:

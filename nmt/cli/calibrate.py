@@ -19,7 +19,7 @@ from nmt.cli.options import (
     load_translator,
 )
 from nmt.core.errors import CheckpointError, NMTError, UsageError
-from nmt.jobs.output import show, write_file
+from nmt.jobs.output import show, show_json, write_file
 
 if TYPE_CHECKING:
     from nmt.evaluate.calibration import Reliability
@@ -138,14 +138,7 @@ def calibrate(
         for each in tests
     ]
     if json_:
-        import json
-        from dataclasses import asdict
-
-        report = {
-            "calibration": asdict(calibration),
-            "reliability": [asdict(each) for each in results],
-        }
-        show(json.dumps(report, indent=2, ensure_ascii=False))
+        show_json({"calibration": calibration, "reliability": results})
     else:
         show(_format(calibration, results))
     if html:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
@@ -33,7 +32,7 @@ from nmt.core.config.config_io import LANGUAGE_CODE
 from nmt.core.console import counted, log, progress
 from nmt.core.errors import UsageError, check_choice, write_errors
 from nmt.core.layout import wrap
-from nmt.jobs.output import show, write_file
+from nmt.jobs.output import show, show_json, write_file
 
 if TYPE_CHECKING:
     from nmt.core.processes import Executor
@@ -136,7 +135,7 @@ def check(
         log(f"shard {shard} is checked; the last one prints the report")
         return
     if json_:
-        show(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
+        show_json(report.to_dict())
     else:
         show(_table(report))
     if report.severity is not None:

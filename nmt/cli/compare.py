@@ -29,7 +29,7 @@ from nmt.cli.options import (
 from nmt.core.console import format_p
 from nmt.core.errors import UsageError
 from nmt.core.layout import format_fields, format_table, wrap
-from nmt.jobs.output import show, write_file
+from nmt.jobs.output import show, show_json, write_file
 
 if TYPE_CHECKING:
     from nmt.evaluate.comparison import Bucket, Comparison, MetricResult
@@ -94,7 +94,6 @@ def compare(
       nmt compare base.hyp big.hyp --src test.en --ref test.de
     """
     check_test_options(src, ref, test)
-    import json
 
     from nmt.core.paths import check_not_overwriting
     from nmt.evaluate.comparison import System, check_resamples
@@ -138,11 +137,7 @@ def compare(
         if not json_:
             show(("\n" if len(comparisons) > 1 else "") + format_comparison(comparison))
     if json_:
-        show(
-            json.dumps(
-                [comparison.as_dict() for comparison in comparisons], ensure_ascii=False, indent=2
-            )
-        )
+        show_json([comparison.as_dict() for comparison in comparisons])
     if html:
         _write_reports(html, comparisons)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +20,7 @@ from nmt.cli.options import (
 from nmt.core.console import format_bytes, log
 from nmt.core.errors import ConfigError, UsageError
 from nmt.core.layout import format_table
-from nmt.jobs.output import show
+from nmt.jobs.output import show, show_json
 
 app = typer.Typer(no_args_is_help=True, help="Download, check and prepare parallel data.")
 
@@ -57,7 +56,7 @@ def list_(
             }
             for name, corpus in corpora.items()
         ]
-        typer.echo(json.dumps(rows, indent=2))
+        show_json(rows)
         return
     table = [("NAME", "PAIRS", "DOWNLOAD", "INSTALLED", "LICENSE", "SOURCE")]
     for name, corpus in corpora.items():

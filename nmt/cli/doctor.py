@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import typer
 from nmt.core.console import counted
 from nmt.core.layout import format_fields
 from nmt.core.packages import install_line
-from nmt.jobs.output import show
+from nmt.jobs.output import show, show_json
 
 INSTRUCTION_SETS = (
     "avx2",
@@ -60,7 +59,7 @@ def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
     """
     info = _system_info()
     if json_:
-        show(json.dumps(info, indent=2, ensure_ascii=False))
+        show_json(info)
         return
     show("\n".join(format_fields(info)))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.jobs.output import show
+from nmt.jobs.output import show, show_json
 
 
 def info(
@@ -37,9 +37,7 @@ def info(
     license_of_weights = _license(run)
     run_report = collect(run) | {"license": license_of_weights}
     if json_:
-        import json
-
-        show(json.dumps(run_report, indent=2, ensure_ascii=False))
+        show_json(run_report)
         return
     fields = describe(run_report)
     if license_of_weights:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nmt.core.layout import NO_BREAK_SPACE, format_table
-from nmt.jobs.output import show
+from nmt.jobs.output import show, show_json
 
 
 def models(
@@ -32,15 +32,12 @@ def models(
       nmt models --src en
       nmt models --tgt de --json
     """
-    import json
-    from dataclasses import asdict
-
     from nmt.core.console import log
     from nmt.models.catalog import list_models
 
     found = list_models(src, tgt)
     if json_:
-        show(json.dumps([asdict(model) for model in found], indent=2))
+        show_json(found)
         return
     rows = [["model", "languages", "MB", "license", "on disk", "BLEU"]]
     for model in found:

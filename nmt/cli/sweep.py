@@ -13,7 +13,7 @@ from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOpti
 from nmt.core.console import counted, format_duration, log
 from nmt.core.errors import UsageError, check_choice
 from nmt.core.layout import wrap
-from nmt.jobs.output import show
+from nmt.jobs.output import show, show_json
 from nmt.jobs.tables import TABLE_FORMATS
 
 if TYPE_CHECKING:
@@ -71,8 +71,6 @@ def sweep(
       nmt sweep --grid model.dim=128,256 --grid model.norm_position=pre,post --precision bf16
       nmt sweep --grid model.dim=128,256 --seeds 4 --set "train.loggers=[wandb]" --format latex
     """
-    import json
-    from dataclasses import asdict
 
     from nmt.cli.duration import parse_duration
     from nmt.core.config.config_io import override_names
@@ -113,7 +111,7 @@ def sweep(
         raise typer.Exit(INTERRUPTED) from None
     rows = summarize(plan, results)
     if json_:
-        show(json.dumps([asdict(row) for row in rows], indent=2))
+        show_json(rows)
     else:
         if format_ == "text":
             show("")

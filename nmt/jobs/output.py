@@ -208,6 +208,11 @@ def show(text: str) -> None:
         discard(sys.stdout)
 
 
+def show_json(content: Any) -> None:
+    """Print results, which may contain dataclasses, as JSON."""
+    show(json.dumps(content, indent=2, ensure_ascii=False, default=asdict))
+
+
 def write_file(path: Path, content: str | bytes) -> None:
     """Write a report or a document atomically and create its parent directories.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -306,6 +307,11 @@ def make_parent(path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     write_bytes(path, text.encode("utf-8", "replace"))  # a command line may contain invalid UTF-8
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file atomically."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def descriptor(path: Path) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from nmt.core.console import log, progress
 from nmt.core.errors import CheckpointError, write_errors
-from nmt.core.paths import make_directory, write_text
+from nmt.core.paths import make_directory, write_json, write_text
 from nmt.core.version import __version__
 from nmt.evaluate.line_metrics import score
 from nmt.evaluate.metrics import Score, comet_segments
@@ -90,7 +89,7 @@ def evaluate(
     stem = safe_filename(test.name)
     with write_errors(f"to {output}", "choose another directory with --output"):
         write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in hypotheses))
-        write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        write_json(output / f"{stem}.json", report)
     log(f"wrote hypotheses and report to {output / stem}.hyp and .json")
     return Evaluation(test.name, len(hypotheses), scores, output / f"{stem}.json")
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from nmt.core import untrusted_files
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, NewerCheckpointError
-from nmt.core.paths import clean_up, new_directory, sha256, write_text
+from nmt.core.paths import clean_up, new_directory, sha256, write_json
 from nmt.core.untrusted_files import Count, JsonObject, Number, TensorEntry
 from nmt.core.version import __version__
 from nmt.runs.quantization import SCALE, Arrays, dequantize, scales
@@ -218,7 +218,7 @@ def write_scores(checkpoint: Path, scores: dict[str, float]) -> None:
     """Add validation scores to a checkpoint that was saved without them."""
     meta = read_meta(checkpoint)
     meta["progress"]["scores"] = scores
-    write_text(checkpoint / META, json.dumps(meta, indent=2) + "\n")
+    write_json(checkpoint / META, meta)
 
 
 def checkpoints(run: Path) -> list[Path]:

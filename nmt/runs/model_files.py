@@ -3,7 +3,6 @@ from them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from nmt.core import untrusted_files
 from nmt.core.config import Config, config_io
 from nmt.core.errors import CheckpointError, ConfigError
-from nmt.core.paths import write_text
+from nmt.core.paths import write_json, write_text
 from nmt.core.untrusted_files import Size
 from nmt.runs.checkpoint import RESTORE_FILE, read_meta, read_shapes, read_weights
 from nmt.text.tokenizer import Tokenizer
@@ -39,7 +38,7 @@ def write_run_files(
     of its data, `data.json`."""
     write_text(run / "config.yaml", config_io.dump(config))
     tokenizer.save(run)
-    write_text(run / "data.json", json.dumps(data, indent=2) + "\n")
+    write_json(run / "data.json", data)
 
 
 LIMITS = ("max_source_length", "max_sentences_per_line")

@@ -4,7 +4,6 @@ training."""
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from nmt.core.config import Config
 from nmt.core.console import format_p, log
 from nmt.core.errors import CheckpointError, DataError, NMTError
 from nmt.core.layout import format_table
-from nmt.core.paths import write_text
+from nmt.core.paths import write_json
 from nmt.core.untrusted_files import JsonObject, read_record
 from nmt.data.prepare import PreparedData
 from nmt.data.sources import get_corpus
@@ -108,7 +107,7 @@ def compare_with_start(
         "general_test": general_test if len(tests) > len(general_test) else [],
         "tests": [result.record() for result in results],
     }
-    write_text(run / run_report.COMPARISON, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_json(run / run_report.COMPARISON, record)
 
 
 @dataclass(frozen=True)

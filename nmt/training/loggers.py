@@ -27,7 +27,7 @@ from nmt.core.config import Config
 from nmt.core.console import log
 from nmt.core.errors import NMTError, UsageError
 from nmt.core.packages import require_package
-from nmt.core.paths import append_line, write_text
+from nmt.core.paths import append_line, write_json
 from nmt.core.plugins import Components
 from nmt.core.registry import parse, resolve
 from nmt.core.untrusted_files import read_record, read_records
@@ -386,7 +386,7 @@ class _LoggerIds:
         """Save an identifier."""
         with self._lock:
             self._ids[spec] = record_id
-            write_text(self._path, json.dumps(self._ids, indent=2) + "\n")
+            write_json(self._path, self._ids)
 
 
 class _LoggerThread:

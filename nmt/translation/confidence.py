@@ -11,7 +11,6 @@ Shape suffixes: N sentences, F features, T target tokens including the end token
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from nmt.core import untrusted_files
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, write_errors
-from nmt.core.paths import sha256, write_text
+from nmt.core.paths import sha256, write_json
 from nmt.core.ranges import Range
 from nmt.core.untrusted_files import Count, Number
 from nmt.engines import TokenScores
@@ -117,7 +116,7 @@ class Calibration(ConfidenceModel):
         """
         content = {"format": FORMAT} | asdict(self)
         with write_errors(path, "check that the directory is writable"):
-            write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+            write_json(path, content)
 
 
 def features(source_length: int, scores: TokenScores) -> list[float]:

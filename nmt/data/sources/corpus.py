@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from nmt.core.paths import sha256, write_text
+from nmt.core.paths import sha256, write_json
 from nmt.core.ranges import Range
 from nmt.core.untrusted_files import JsonObject, read_record
 from nmt.core.version import __version__
@@ -120,7 +119,7 @@ def write_record(
         "nmt": __version__,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    write_text(directory / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_json(directory / RECORD, record)
 
 
 def hash_files(paths: Sequence[Path]) -> list[str]:

@@ -120,7 +120,7 @@ class Loader:
         if spec:
             self.subword_sampler = SubwordSampler(spec, self.tokenizer, self.seed)
         self._tag_id = self.tokenizer.tag_id
-        mix = self.mix or _single_corpus(len(self.store))
+        mix = self.mix or Mix([PreparedCorpus("", len(self.store), CorpusOptions())])
         self.corpora = self._select(mix)
         sizes = [corpus.num_pairs for corpus in mix.corpora]
         self._ends_of_corpora = np.cumsum(sizes)
@@ -172,7 +172,8 @@ class Loader:
         thread = ThreadPoolExecutor(1)
         try:
             while True:
-                following = self._after(epoch, window)
+                is_last = window + 1 >= self.num_windows
+                following = (epoch + 1, 0) if is_last else (epoch, window + 1)
                 planning: Future[Window] | None = None
                 total = len(self.window(epoch, window).batches)
                 for update in self.updates(epoch, window, num_batches):
@@ -186,12 +187,6 @@ class Loader:
                 num_batches = 0
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
-
-    def _after(self, epoch: int, window: int) -> tuple[int, int]:
-        """Return the epoch and the index of the window after a window."""
-        if window + 1 < self.num_windows:
-            return epoch, window + 1
-        return epoch + 1, 0
 
     def updates(self, epoch: int, index: int = 0, num_batches: int = 0) -> Iterator[Update]:
         """Yield this rank's share of each update of a window after its first batches.
@@ -356,10 +351,6 @@ class Loader:
                 is_chosen = draws < probability
                 chosen_NK[places_N, k] = is_chosen[pairs_N]
         return chosen_NK
-
-
-def _single_corpus(num_pairs: int) -> Mix:
-    return Mix([PreparedCorpus("", num_pairs, CorpusOptions())])
 
 
 def prefetch(updates: Iterator[Update], device: torch.device) -> Iterator[Update]:

@@ -113,7 +113,7 @@ def read_variants(paths: Sequence[Path], axis: Axis) -> list[Variant]:
     for path, name in zip(paths, names, strict=True):
         prefix = f"{name}: " if len(paths) > 1 else ""
         of_path = _read_sweep(path, prefix) or [Variant(name, [read_log(path)])]
-        if not _have_values(of_path, axis):
+        if not _largest(of_path, axis):
             raise UsageError(
                 f"the log of {path} has no {axis.label} yet",
                 "continue training, or choose another axis with --by",
@@ -122,13 +122,14 @@ def read_variants(paths: Sequence[Path], axis: Axis) -> list[Variant]:
     return variants
 
 
-def _have_values(variants: Sequence[Variant], axis: Axis) -> bool:
+def _largest(variants: Sequence[Variant], axis: Axis) -> float:
+    """Return the largest value on an axis; 0 if there is none."""
+    largest = 0.0
     for variant in variants:
         for log in variant.logs:
-            x, _ = points(log, axis.key, axis)
-            if any(x):
-                return True
-    return False
+            values, _ = points(log, axis.key, axis)
+            largest = max([largest, *values])
+    return largest
 
 
 def _read_sweep(directory: Path, prefix: str) -> list[Variant]:
@@ -215,11 +216,7 @@ def draw(paths: Sequence[Path], output: Path, axis: Axis) -> None:
 
 def _in_readable_unit(axis: Axis, variants: Sequence[Variant]) -> Axis:
     """Return an axis in the largest unit in which the longest run has at least 1."""
-    largest = 0.0
-    for variant in variants:
-        for log in variant.logs:
-            values, _ = points(log, axis.key, replace(axis, scale=1.0))
-            largest = max([largest, *values])
+    largest = _largest(variants, replace(axis, scale=1.0))
     while axis.smaller and largest * axis.scale < 1:
         axis = axis.smaller
     return axis

@@ -53,7 +53,7 @@ def ntrex(*, languages: Languages = ENGLISH_GERMAN, codes: Codes = None) -> Down
     return replace(
         corpus if is_default else _with_codes(corpus, codes),
         list_files=lambda: files,
-        find_splits=partial(_find, names={"test": [file.name for file in files]}, read=_read_text),
+        find_splits=partial(_find, names={"test": [file.name for file in files]}, read=read_pairs),
         expected_files=f"a directory with {files[0].name} and {files[1].name}",
     )
 
@@ -158,22 +158,18 @@ def _find(
     errors: str,
     *,
     names: Mapping[str, Sequence[str]],
-    read: Callable[[Sequence[SourceFile], str], Iterator[Pair]],
+    read: Callable[..., Iterator[Pair]],
 ) -> SplitReaders:
     """Return a reader for each split of which all files, given by name, are there."""
     readers: dict[str, PairReader] = {}
     for split, names_of_split in names.items():
         own = [file for name in names_of_split for file in files if file.name == name]
         if len(own) == len(names_of_split):
-            readers[split] = partial(read, own, errors)
+            readers[split] = partial(read, *own, errors=errors)
     return readers
 
 
-def _read_text(files: Sequence[SourceFile], errors: str) -> Iterator[Pair]:
-    return read_pairs(files[0], files[1], errors=errors)
-
-
-def _read_flores(files: Sequence[SourceFile], errors: str) -> Iterator[Pair]:
+def _read_flores(*files: SourceFile, errors: str) -> Iterator[Pair]:
     """Yield the sentences with the same id."""
     sources, targets = [_read_json_lines(file, ("id", "text"), errors) for file in files]
     translations = {row["id"]: str(row["text"]) for row in targets}
@@ -182,8 +178,8 @@ def _read_flores(files: Sequence[SourceFile], errors: str) -> Iterator[Pair]:
             yield str(row["text"]), translations[row["id"]]
 
 
-def _read_wmt24pp(files: Sequence[SourceFile], errors: str) -> Iterator[Pair]:
-    for row in _read_json_lines(files[0], ("source", "target"), errors):
+def _read_wmt24pp(file: SourceFile, *, errors: str) -> Iterator[Pair]:
+    for row in _read_json_lines(file, ("source", "target"), errors):
         if not row.get("is_bad_source"):
             yield str(row["source"]), str(row["target"])
 

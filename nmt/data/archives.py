@@ -89,10 +89,6 @@ class SourceFile:
                 return [content, members]
         raise DataError(f"{self.path} has no file {self.member}")
 
-    def check_expansion(self, num_bytes: int) -> None:
-        """Raise a DownloadError if `num_bytes` is too large a decompressed size."""
-        _check_size(self.path, num_bytes)
-
 
 def _limited(source: SourceFile, files: Sequence[Any]) -> BinaryIO:
     content = io.BufferedReader(_LimitedContent(source, files), BLOCK_BYTES)
@@ -119,7 +115,7 @@ class _LimitedContent(io.RawIOBase):
         except _ARCHIVE_ERRORS as error:
             raise EOFError(error) from None  # what a damaged compressed file raises
         self._num_bytes += len(content)
-        self._source.check_expansion(self._num_bytes)
+        _check_size(self._source.path, self._num_bytes)
         buffer[: len(content)] = content
         return len(content)
 
@@ -167,7 +163,10 @@ def list_members(archive: Path) -> list[SourceFile]:
         DownloadError: the archive is corrupted, truncated or unsafe.
     """
     with _corruption_as_error(archive):
-        names = _list_zip(archive) if _is_zip(archive) else _list_tar(archive)
+        if _is_zip(archive):
+            names = _list_zip(archive)
+        else:
+            names = [header.name for header, _ in _read_tar(archive)]
     if len(set(map(PurePosixPath, names))) < len(names):
         raise DownloadError(
             f"{archive.name} has two files of one name", "extract it, and specify the directory"
@@ -224,13 +223,6 @@ def _list_zip(archive: Path) -> list[str]:
     # Reading a member stops at its declared size and verifies its CRC.
     _check_size(archive, sum(member.file_size for member in members))
     return [member.filename for member in members]
-
-
-def _list_tar(archive: Path) -> list[str]:
-    names = []
-    for header, _ in _read_tar(archive):
-        names.append(header.name)
-    return names
 
 
 class _Tar:

@@ -35,8 +35,9 @@ def prepare(command: Any) -> None:
     for parameter in command.params:
         if parameter.help:
             parameter.help = _escaped(parameter.help)
-        if parameter.param_type_name == "argument":
-            _hide_type(parameter)
+        if parameter.param_type_name == "argument":  # its name and help say what it is
+            parameter.type = copy(parameter.type)  # Typer shares types
+            parameter.type.get_metavar = lambda param, ctx: ""
         elif parameter.metavar is None:
             _shorten_type(parameter)
 
@@ -67,12 +68,6 @@ class _ExampleWrapper(textwrap.TextWrapper):
     """Breaks commands before options, but not inside quotes."""
 
     wordsep_simple_re = re.compile(r'(\s+(?=-(?:[^"]*"[^"]*")*[^"]*$))')
-
-
-def _hide_type(argument: Any) -> None:
-    """Leave out the type of an argument, whose name and help say what it is."""
-    argument.type = copy(argument.type)  # Typer shares types
-    argument.type.get_metavar = lambda param, ctx: ""
 
 
 def _shorten_type(option: Any) -> None:

@@ -289,7 +289,8 @@ def translate(
         "--encoding": encoding,
     }
     if is_document:
-        _reject_line_options(line_options)
+        hint = "leave out these options"
+        _reject_options("documents do not support", line_options, hint)
     else:
         _reject_document_options(document_options)
     if then:
@@ -300,7 +301,10 @@ def translate(
             "--show-scores": show_scores,
             "--show-confidence": show_confidence,
         }
-        _check_pivot(model, pivot_options)
+        if not model:
+            raise UsageError("--then needs --model", "name the model that translates first")
+        hint = "run nmt translate twice, or leave out these options"
+        _reject_options("--then does not support", pivot_options, hint)
     if no_guard and (protect or glossary):
         raise UsageError("--protect and --glossary need the guard", "leave out --no-guard")
     is_directory = output_ is not None and output_.endswith(("/", os.sep))
@@ -393,13 +397,6 @@ def _document_paths(arguments: list[str], format: str | None) -> list[Path]:
     return list(map(Path, arguments))
 
 
-def _reject_line_options(options: Mapping[str, object]) -> None:
-    if names := [name for name, value in options.items() if value]:
-        raise UsageError(
-            f"documents do not support {' and '.join(names)}", "leave out these options"
-        )
-
-
 def _reject_document_options(options: Mapping[str, object]) -> None:
     if names := [name for name, value in options.items() if value]:
         verb = "apply" if len(names) > 1 else "applies"
@@ -408,15 +405,10 @@ def _reject_document_options(options: Mapping[str, object]) -> None:
         )
 
 
-def _check_pivot(model: list[Path] | None, options: Mapping[str, object]) -> None:
-    """Check the options of a translation with --then."""
-    if not model:
-        raise UsageError("--then needs --model", "name the model that translates first")
+def _reject_options(problem: str, options: Mapping[str, object], hint: str) -> None:
+    """Raise a UsageError if any of the options is given."""
     if names := [name for name, value in options.items() if value]:
-        raise UsageError(
-            f"--then does not support {' and '.join(names)}",
-            "run nmt translate twice, or leave out these options",
-        )
+        raise UsageError(f"{problem} {' and '.join(names)}", hint)
 
 
 def _resolve_shard(

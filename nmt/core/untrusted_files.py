@@ -192,16 +192,11 @@ def parse_json(content: bytes | str) -> Any:
         raise ValueError("it is nested too deeply") from None
     _check_depth(value)
     if "\\u" in text:
-        _check_characters(value)
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:  # such a string could not be written to a file
+            raise ValueError("it has half of a surrogate pair") from None
     return value
-
-
-def _check_characters(value: Any) -> None:
-    """Check that no string has half of a surrogate pair, which could not be written to a file."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise ValueError("it has half of a surrogate pair") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> JsonObject:

@@ -26,7 +26,6 @@ from nmt.core.version import __version__
 from nmt.model.options import MODEL_OPTIONS
 from nmt.runs import checkpoint, pretrained
 from nmt.runs.model_files import ModelFiles, load_settings
-from nmt.text.tokenizer import Tokenizer
 
 UNKNOWN_LICENSE = "not specified"
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
@@ -238,7 +237,11 @@ def collect(run: Path) -> JsonObject:
         "target": config.data.tgt,
         "parameters": sum(map(math.prod, checkpoint.read_shapes(best).values())),
         "model": _model_options(config.model),
-        "tokenizer": _tokenizer(tokenizer),
+        "tokenizer": {
+            "kind": tokenizer.model_type,
+            "pieces": len(tokenizer),
+            "sha256": tokenizer.checksum,
+        },
         "data": _data(config, data, max_source_length),
         "training": _training(config, last, models["teacher"], sessions),
         "best": {"checkpoint": best.name, "validation": progress.scores},
@@ -249,14 +252,6 @@ def collect(run: Path) -> JsonObject:
         "sessions": sessions,
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
-    }
-
-
-def _tokenizer(tokenizer: Tokenizer) -> JsonObject:
-    return {
-        "kind": tokenizer.model_type,
-        "pieces": len(tokenizer),
-        "sha256": tokenizer.checksum,
     }
 
 

@@ -433,7 +433,8 @@ class _LoggerThread:
     def _run(self) -> None:
         is_started = False
         while (call := self._calls.get()) is not None:
-            watch = threading.Timer(SILENCE_SECONDS, self._warn_of_silence)
+            silence = f"has not answered for {SILENCE_SECONDS:.0f} s", "check its server"
+            watch = threading.Timer(SILENCE_SECONDS, self._warn, silence)
             watch.daemon = True
             watch.start()
             try:
@@ -445,9 +446,6 @@ class _LoggerThread:
                     return
             finally:
                 watch.cancel()
-
-    def _warn_of_silence(self) -> None:
-        self._warn(f"has not answered for {SILENCE_SECONDS:.0f} s", "check its server")
 
     def _warn_of_failure(self, error: Exception) -> None:
         reason = " ".join(str(error).split())[:300] or "unknown error"

@@ -240,7 +240,9 @@ class Trainer:
                 "the corpus or its options have changed; start a new run",
             )
         self._restore_progress(Progress(**meta["progress"]))
-        self._restore_model(weights, training)
+        self.model.load_state_dict(_without_prefix("raw.", training) or weights)
+        if self.ema:
+            self.ema.load_state_dict(weights)
         if not self._has_finite_weights():
             raise TrainingError(
                 f"the weights in {path} are not finite: training has diverged",
@@ -273,11 +275,6 @@ class Trainer:
         old_total = len(old.window(state.epoch, state.window).batches)
         new_total = len(self.loader.window(state.epoch, state.window).batches)
         state.batches_in_window = state.batches_in_window * new_total // old_total
-
-    def _restore_model(self, weights: dict[str, Tensor], training: dict[str, Tensor]) -> None:
-        self.model.load_state_dict(_without_prefix("raw.", training) or weights)
-        if self.ema:
-            self.ema.load_state_dict(weights)
 
     def _restore_optimizer(self, training: dict[str, Tensor]) -> None:
         for name, parameter in self.model.named_parameters():

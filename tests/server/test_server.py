@@ -1128,7 +1128,7 @@ def test_requests_that_wait_are_translated_together(gated: tuple[GatedEngine, Se
 def test_a_long_text_leaves_room_for_other_requests(gated: tuple[GatedEngine, Service]) -> None:
     engine, service = gated
     with serving(service) as client:
-        text = "\n".join("Are we done" + "?" * i for i in range(1, 21))
+        text = "\n".join(f"Are we done, {letter}?" for letter in "ABCDEFGHIJKLMNOPQRST")
         answer = translate(client, text)
     assert len(answer["translatedText"].splitlines()) == 20
     assert [len(texts) for texts, _ in engine.batches] == [8, 8, 4]

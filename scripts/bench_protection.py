@@ -5,8 +5,8 @@ variables.
     scripts/bench_protection.py --model en-de --model runs/multi30k
 
 The sentences are generated: templates, with random spans. A translation is intact if each span of
-its source occurs in it unchanged, but for the separators of numbers. Prints the share of intact translations of the search alone and
-of `nmt.translation.guard.Guard`.
+its source occurs in it unchanged, but for the separators of numbers. Prints the share of intact
+translations of the search alone and of `nmt.translation.guard.Guard`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ SENTENCES = {
         "wo ist der bahnhof": "Where is the station?",
         "Ich liebe dich.": "I love you.",
         "Guten Morgen!": "Good morning!",
-        "Danke schön.": "Thank you very much!",
+        "Danke schön.": "Thank you very much.",
         "tschüss": "Bye!",
         "wie heißt du": "What's your name?",
         "gute nacht": "Good night!",

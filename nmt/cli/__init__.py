@@ -245,7 +245,9 @@ def root(
             "run it without torchrun, or unset WORLD_SIZE",
         )
     process_settings.set_defaults()
-    if command == "train":
+    if command == "translate":
+        process_settings.use_one_thread_for_numpy()
+    elif command == "train":
         process_settings.tune_malloc_for_training()
 
 

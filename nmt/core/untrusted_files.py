@@ -216,14 +216,14 @@ def _integer(digits: str) -> int:
 def _check_depth(value: Any) -> None:
     level = [value]
     for _ in range(MAX_DEPTH):
+        if {dict, list}.isdisjoint(map(type, level)):  # fast, for vocabularies
+            return
         children: list[Any] = []
         for each in level:
             if isinstance(each, dict):
                 children += each.values()
             elif isinstance(each, list):
                 children += each
-        if not children:
-            return
         level = children
     raise ValueError("it is nested too deeply")
 

@@ -12,7 +12,6 @@ from nmt.core.config import config_io
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, ConfigError, UsageError
 from nmt.core.paths import FIREFOX, REPOSITORY, clean_up, runs_dir
-from nmt.models import marian_binary
 from nmt.runs import pretrained
 from nmt.runs.checkpoint import META, best, checkpoints, is_name, read_meta
 from nmt.runs.model_files import LoadedModel, ModelFiles, load_model, read_files
@@ -21,6 +20,8 @@ from nmt.text.language_codes import find_language
 
 def has_ctranslate2_model(directory: Path) -> bool:
     """Return whether a directory has a model of CTranslate2, and not one of Marian by this name."""
+    from nmt.models import marian_binary  # only for such a file
+
     file = directory / "model.bin"
     return file.exists() and not marian_binary.is_model(file)
 

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import json
 import os
+import platform
 import re
 import shlex
 import subprocess
@@ -227,17 +228,19 @@ def test_commands_set_process_settings(
     for name in names:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(names[0], "7")  # variables that are set already are kept
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     code = (
         f"import atexit, os, sys; sys.argv = ['nmt', '{command}', '--help']\nfrom nmt.cli import"
         " process_settings\nprocess_settings.tune_malloc_for_training = lambda: print('malloc',"
         f" file=sys.stderr)\natexit.register(lambda: print(*(os.environ[name] for name in {names}),"
-        " file=sys.stderr))\nfrom nmt.cli import main; main()"
+        " os.environ.get('OPENBLAS_NUM_THREADS'), file=sys.stderr))\nfrom nmt.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stderr.split() == [
         *(["malloc"] if trains else []),
         "7",
         *[*process_settings.DEFAULTS.values()][1:],
+        "1" if command == "translate" and platform.machine() == "x86_64" else "None",
     ]
 
 

@@ -143,23 +143,27 @@ class _AlignedBlock:
         self._words = [match.span() for match in WORD.finditer(target)]
         self.units: list[Unit] = []
         word_starts = [match.start() for match in WORD.finditer(block.text)]
+        self._add_units(block, word_starts)
+        self._links = self._index_links(word_starts)
+
+    def _add_units(self, block: RichText, word_starts: Sequence[int]) -> None:
+        """Add the units of all sentences, and the places of fixed spans."""
         translated = [span for span in block.fixed if span.translation]
         of_markup = {span_of(span) for span in translated}
-        translated += _protected_tags(block, target)
+        translated += _protected_tags(block, self.target)
         translated = list(without_overlaps(translated))
-        for sentence in sentences:
-            words = list(word_units(block.text, target, sentence))
+        for sentence in self.sentences:
+            words = list(word_units(block.text, self.target, sentence))
             start, end = sentence.source
             first = bisect_left(translated, start, key=by_start)
             last = bisect_left(translated, end, key=by_start)
             fixed = translated[first:last]
-            places = find_places(fixed, block.text, target, sentence, words, word_starts)
+            places = find_places(fixed, block.text, self.target, sentence, words, word_starts)
             for span, place in places.items():
                 # Markup writes its fixed text itself, also where the translation lacks it.
                 if place or span in of_markup:
                     self.fixed[span] = place
             self.units += _with_fixed_units(words, places)
-        self._links = self._index_links(word_starts)
 
     def _index_links(self, word_starts: Sequence[int]) -> SourceIndex[tuple[int, float]]:
         """Return the indices of units, and the shares of the attention, by their sources."""

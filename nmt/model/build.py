@@ -60,28 +60,32 @@ def check_model(config: ModelConfig) -> None:
             "set model.attention_score=dot, or choose another position encoding",
         )
     if MODELS[config.arch].has_positions:
+        stack = StackSpec(config.dim, config.heads, 1)
         # The initial weights of a model depend on the random state.
         with torch.random.fork_rng(devices=()), torch.no_grad():
             for start in (0, 2):  # in training, and in a search
-                _check_plugins(config, start)
+                _check_attention_score(config.attention_score, stack, start)
+                _check_position_encoding(config.position_encoding, stack, start)
 
 
-def _check_plugins(config: ModelConfig, start: int) -> None:
-    """Check the shapes of what an attention score and a position encoding of a plug-in return for
-    three keys, and queries from position `start` on."""
-    stack = StackSpec(config.dim, config.heads, 1)
-    k_BHSK = torch.zeros(1, stack.heads, 3, stack.head_dim)
-    q_BHQK = k_BHSK[:, :, start:]
-    scores_BHQS = q_BHQK @ k_BHSK.transpose(-1, -2)
-    name = config.attention_score
-    if ATTENTION_SCORES.is_of_plugin(name):
-        make_score = ATTENTION_SCORES.checked(name, ATTENTION_SCORES[name])
-        score = make_score(stack.heads, stack.head_dim)
-        _check_shape(f"the attention score '{name}'", score(q_BHQK, k_BHSK), scores_BHQS)
-    name = parse(config.position_encoding)[0]
+def _check_attention_score(name: str, stack: StackSpec, start: int) -> None:
+    """Check the shape of what an attention score of a plug-in returns for three keys, and queries
+    from position `start` on."""
+    if not ATTENTION_SCORES.is_of_plugin(name):
+        return
+    make_score = ATTENTION_SCORES.checked(name, ATTENTION_SCORES[name])
+    score = make_score(stack.heads, stack.head_dim)
+    q_BHQK, k_BHSK, scores_BHQS = _attention_tensors(stack, start)
+    _check_shape(f"the attention score '{name}'", score(q_BHQK, k_BHSK), scores_BHQS)
+
+
+def _check_position_encoding(spec: str, stack: StackSpec, start: int) -> None:
+    """Check the shapes of what a position encoding of a plug-in returns, likewise."""
+    name = parse(spec)[0]
     if not POSITION_ENCODINGS.is_of_plugin(name):
         return
-    encoding = resolve("position encoding", POSITION_ENCODINGS, config.position_encoding)(stack)
+    encoding = resolve("position encoding", POSITION_ENCODINGS, spec)(stack)
+    q_BHQK, k_BHSK, scores_BHQS = _attention_tensors(stack, start)
     x_BTD = torch.zeros(1, 3 - start, stack.dim)
     hooks: list[tuple[str, Tensor | None, Tensor]] = [
         ("add_positions", encoding.add_positions(x_BTD, 0, start), x_BTD),
@@ -92,6 +96,13 @@ def _check_plugins(config: ModelConfig, start: int) -> None:
     for hook, result, like in hooks:
         if getattr(type(encoding), hook) is not getattr(PositionEncoding, hook):
             _check_shape(f"{hook} of the position encoding '{name}'", result, like)
+
+
+def _attention_tensors(stack: StackSpec, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return three keys, the queries from position `start` on, and their scores."""
+    k_BHSK = torch.zeros(1, stack.heads, 3, stack.head_dim)
+    q_BHQK = k_BHSK[:, :, start:]
+    return q_BHQK, k_BHSK, q_BHQK @ k_BHSK.transpose(-1, -2)
 
 
 def _check_shape(component: str, result: object, like: Tensor) -> None:

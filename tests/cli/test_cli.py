@@ -233,7 +233,8 @@ def test_commands_set_process_settings(
         f"import atexit, os, sys; sys.argv = ['nmt', '{command}', '--help']\nfrom nmt.cli import"
         " process_settings\nprocess_settings.tune_malloc_for_training = lambda: print('malloc',"
         f" file=sys.stderr)\natexit.register(lambda: print(*(os.environ[name] for name in {names}),"
-        " os.environ.get('OPENBLAS_NUM_THREADS'), file=sys.stderr))\nfrom nmt.cli import main\nmain()"
+        " os.environ.get('OPENBLAS_NUM_THREADS'), file=sys.stderr))\n"
+        "from nmt.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stderr.split() == [

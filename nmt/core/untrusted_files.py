@@ -224,6 +224,8 @@ def _check_depth(value: Any) -> None:
                 children += each.values()
             elif isinstance(each, list):
                 children += each
+        if not children:
+            return
         level = children
     raise ValueError("it is nested too deeply")
 

@@ -120,7 +120,8 @@ class Loader:
         if spec:
             self.subword_sampler = SubwordSampler(spec, self.tokenizer, self.seed)
         self._tag_id = self.tokenizer.tag_id
-        mix = self.mix or Mix([PreparedCorpus("", len(self.store), CorpusOptions())])
+        whole_store = PreparedCorpus("", len(self.store), CorpusOptions())
+        mix = self.mix or Mix([whole_store])
         self.corpora = self._select(mix)
         sizes = [corpus.num_pairs for corpus in mix.corpora]
         self._ends_of_corpora = np.cumsum(sizes)
@@ -172,8 +173,9 @@ class Loader:
         thread = ThreadPoolExecutor(1)
         try:
             while True:
-                is_last = window + 1 >= self.num_windows
-                following = (epoch + 1, 0) if is_last else (epoch, window + 1)
+                following = (epoch, window + 1)
+                if window + 1 >= self.num_windows:
+                    following = (epoch + 1, 0)
                 planning: Future[Window] | None = None
                 total = len(self.window(epoch, window).batches)
                 for update in self.updates(epoch, window, num_batches):

@@ -99,7 +99,7 @@ class AlignmentScorer:
         learned from the other fold."""
         source_NV = unit_vectors(words_NY)
         expected_NV = np.empty_like(source_NV)
-        fold_N = lines_N // self.fold_size % 2
+        fold_N = self._fold(lines_N)
         for fold in (0, 1):
             is_inside_N = fold_N == fold
             other_matrix = matrices[1 - fold]
@@ -116,6 +116,10 @@ class AlignmentScorer:
         squared_N = np.minimum(z_N**2, 9.0)
         fit_N = -squared_N / 2
         return fit_N.astype(np.float32)
+
+    def _fold(self, lines_N: Indices) -> Indices:
+        fold_index_N = lines_N // self.fold_size
+        return fold_index_N % 2
 
     def _learn_lexicon(self, fold: int) -> Floats:
         """Return the pointwise mutual information of source and target buckets in a fold, [V,
@@ -242,6 +246,11 @@ class _Window:
         indices_N = targets_N - self.first_target
         return self.target_MV[indices_N]
 
+    def _length_fit(self, targets_N: Indices) -> Floats:
+        indices_N = targets_N - self.first_target
+        target_chars_N = self.target_chars_M[indices_N]
+        return self.scorer.length_fit(self.source_chars_N, target_chars_N)
+
     def score(self, shift: Hypothesis) -> Floats:
         """Return the scores of the targets at a shift."""
         if shift is None:
@@ -249,8 +258,7 @@ class _Window:
         targets_N = self.scorer.shifted(self.lines_N, shift)
         target_NV = self._targets(targets_N)
         words_N = products(self.expected_NV, target_NV)
-        target_chars_N = self.target_chars_M[targets_N - self.first_target]
-        length_N = self.scorer.length_fit(self.source_chars_N, target_chars_N)
+        length_N = self._length_fit(targets_N)
         weighted_N = self.scorer.length_weight * length_N
         score_N: Floats = words_N + weighted_N
         return score_N

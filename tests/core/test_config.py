@@ -374,3 +374,13 @@ def test_options_of_specs_have_ranges(spec: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve("kind", {"ranged": ranged}, spec)
     assert caught.value.message == message
+
+
+def test_a_file_that_cannot_be_read_has_no_hint_at_options(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file") as missing:
+        config_io.read(tmp_path / "config.yaml")
+    assert "--options" not in missing.value.hint
+    (tmp_path / "config.yaml").write_text("model: {dim: wide}\n")
+    with pytest.raises(ConfigError, match=r"config\.yaml: model\.dim") as invalid:
+        config_io.read(tmp_path / "config.yaml")
+    assert "--options" in invalid.value.hint

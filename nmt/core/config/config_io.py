@@ -84,10 +84,15 @@ def load_named(name: str, overrides: Sequence[str] = ()) -> Config:
     return load(path, overrides)
 
 
-@_hint_at_options()
 def read(path: Path | None) -> Config:
     """Read a config file like `load`, without checking the ranges of its values."""
     tree = read_yaml(path) if path else {}
+    return _from_tree(tree, path)
+
+
+@_hint_at_options()
+def _from_tree(tree: dict[str, Any], path: Path | None) -> Config:
+    """Return the config that the content of a file describes."""
     if unknown := list(_unknown_keys(Config, tree, "")):
         keys = "key" if len(unknown) == 1 else "keys"
         choices = [*OPTION_TYPES, *_types(Config)]

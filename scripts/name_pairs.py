@@ -5,9 +5,11 @@ to copy any name.
     scripts/name_pairs.py --mono my/news --output data/names clean/prose clean/tatoeba
 
 The names are capitalized words of the monolingual text (my/news.en, my/news.de; compressed ones,
-too) that are never written in lowercase, and that no pair translates. In pairs with a name that
-both sides share, it is replaced by another one; the sentences of data/name_sentences.tsv get names,
-too. Names of data/proper_names.tsv, which tests whether a model copies other names, are left out.
+too) that are never written in lowercase, and that no pair translates. Others are German nouns with
+the endings of places and surnames, whose nouns a model must not translate. In pairs with a name
+that both sides share, it is replaced by another one; the sentences of data/name_sentences.tsv get
+names, too. Names of data/proper_names.tsv, which tests whether a model copies other names, are left
+out.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +42,20 @@ MAX_FREQUENCY = 60
 translated."""
 MIN_FIRM_NOUN = 6
 """Letters of a German noun that names a firm; shorter ones are often no nouns."""
+MAX_STEM = 7
+"""Letters of a German noun in the name of a place or person; longer ones are often compounds."""
+MIN_STEM_FREQUENCY = 20
+"""Occurrences of such a noun in the monolingual text; rarer ones are often names already."""
+SHARE_OF_COMPOUNDS = 0.25
+"""Share of places and surnames that are made of a German noun and an ending."""
+PLACE_ENDINGS = (
+    "ach au bach berg born brück brunn burg dorf eck feld furt hagen hain hausen heim hofen horst"
+    " ingen kirchen leben moor ow roda rode see stadt stedt stein tal walde weiler wied"
+).split()
+SURNAME_ENDINGS = (
+    "bauer berger brandt eder hauer hoff huber inger kamp ke ler mann meier müller ner"
+    " schmidt stein thaler"
+).split()
 NAMES_PER_SENTENCE = 400
 """Names for each sentence of data/name_sentences.tsv."""
 NAMES_PER_PAIR = 2
@@ -68,30 +85,48 @@ class Names:
     places: Sequence[str]
     nouns: Sequence[str]
     """German nouns, which firms are also named after."""
+    stems: Sequence[str]
+    """Short, frequent German nouns, which places and persons are also named after."""
+    excluded: AbstractSet[str]
+    """Words that are not made of a noun and an ending."""
 
     def draw(self, kind: str, rng: random.Random) -> str:
         """Return a name of a person, a place or a firm."""
         form = rng.random()
         match kind:
             case "person" if form < 0.2:
-                return rng.choice(self.words)
+                return self._surname(rng)
             case "person" if form < 0.3:
                 given = f"{rng.choice(self.given)}-{rng.choice(self.given)}"
-                return f"{given} {rng.choice(self.words)}"
+                return f"{given} {self._surname(rng)}"
             case "person":
-                return f"{rng.choice(self.given)} {rng.choice(self.words)}"
+                return f"{rng.choice(self.given)} {self._surname(rng)}"
             case "place" if form < 0.1:
-                return f"{rng.choice(self.places)}-{rng.choice(self.places)}"
+                return f"{self._place(rng)}-{self._place(rng)}"
             case "place" if form < 0.3:
-                return f"{rng.choice(PLACE_WORDS)} {rng.choice(self.places)}"
+                return f"{rng.choice(PLACE_WORDS)} {self._place(rng)}"
             case "place":
-                return rng.choice(self.places)
+                return self._place(rng)
             case "firm" if form < 0.15:
-                return f"{rng.choice(self.words)} & {rng.choice(self.words)}"
+                return f"{self._surname(rng)} & {self._surname(rng)}"
             case "firm" if form < 0.35:
                 return f"{rng.choice(self.nouns)} {rng.choice(FIRMS)}"
             case _:
                 return f"{rng.choice(self.words)} {rng.choice(FIRMS)}"
+
+    def _surname(self, rng: random.Random) -> str:
+        return self._compound(SURNAME_ENDINGS, rng) or rng.choice(self.words)
+
+    def _place(self, rng: random.Random) -> str:
+        return self._compound(PLACE_ENDINGS, rng) or rng.choice(self.places)
+
+    def _compound(self, endings: Sequence[str], rng: random.Random) -> str:
+        """Return a German noun with an ending, for some names."""
+        if not self.stems or rng.random() >= SHARE_OF_COMPOUNDS:
+            return ""
+        stem = rng.choice(self.stems).removesuffix("e")
+        name = stem + rng.choice(endings)
+        return "" if name in self.excluded else name
 
 
 def translated_words(pairs: Iterable[Pair]) -> set[str]:
@@ -112,7 +147,7 @@ def find_names(english: Iterable[str], german: Iterable[str], excluded: set[str]
         lowercase.update(LOWERCASE.findall(line))
     places: Counter[str] = Counter()
     surnames: Counter[str] = Counter()
-    nouns: set[str] = set()
+    nouns: Counter[str] = Counter()
     given = load_names()
     known = [*given["male"], *given["female"]]
     german_surname = re.compile(rf"\b(?:{'|'.join(known)}) ([A-ZÄÖÜ][a-zäöüß]{{4,}})(?=[ ,])")
@@ -132,8 +167,13 @@ def find_names(english: Iterable[str], german: Iterable[str], excluded: set[str]
     german_places = [word for word in rare(places) if word not in nouns]
     all_words = sorted({*words, *rare(surnames), *given["surname"]})
     all_places = sorted({*german_places, *all_words})
-    german_nouns = sorted(noun for noun in nouns - excluded if len(noun) >= MIN_FIRM_NOUN)
-    return Names([*known, *words], all_words, all_places, german_nouns or all_words)
+    untested = sorted(noun for noun in nouns if noun not in excluded)
+    german_nouns = [noun for noun in untested if len(noun) >= MIN_FIRM_NOUN]
+    frequent = [noun for noun in untested if nouns[noun] >= MIN_STEM_FREQUENCY]
+    stems = [noun for noun in frequent if len(noun) <= MAX_STEM]
+    return Names(
+        [*known, *words], all_words, all_places, german_nouns or all_words, stems, excluded
+    )
 
 
 def replace_names(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import io
 import json
@@ -1647,6 +1648,17 @@ def test_invalid_bodies_are_rejected(
     )
     assert response.status_code == status
     assert message in response.json()["error"]
+
+
+@pytest.mark.parametrize("content_type", [JSON, FORM, MULTIPART])
+def test_compressed_requests_are_rejected(client: Client, content_type: str) -> None:
+    headers = {"Content-Type": content_type, "Content-Encoding": "gzip"}
+    for _ in range(2):  # the connection can be used again
+        response = client.post("/translate", content=gzip.compress(b"{}"), headers=headers)
+        assert response.status_code == 415
+        assert "unknown content encoding 'gzip'" in response.json()["error"]
+    headers["Content-Encoding"] = "identity"
+    assert client.post("/translate", content=b"", headers=headers).status_code == 400
 
 
 @pytest.mark.parametrize("extra", ["", '; filename="x"'])

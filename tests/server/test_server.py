@@ -1825,7 +1825,9 @@ def test_errors_of_the_command(command: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = str(used.getsockname()[1])
         command("serve", "--port", port).assert_fails(
-            1, f"cannot listen on 127.0.0.1:{port}", "choose another --port"
+            1,
+            f"cannot listen on 127.0.0.1:{port}: Address already in use\n",
+            "choose another --port",
         )
     for host in ("no.such.invalid", "a..b", "203.0.113.1"):
         command("serve", "--host", host, "--port", "0").assert_fails(

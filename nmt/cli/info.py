@@ -28,12 +28,15 @@ def info(
     from nmt.core.layout import format_fields
     from nmt.models import discovery
     from nmt.runs import pretrained
+    from nmt.runs.checkpoint import checkpoints
     from nmt.runs.model_card import describe
     from nmt.runs.run_report import collect
 
     run = run or discovery.newest_run()
     pretrained_dir = pretrained.find(run)
-    run = discovery.locate(run)
+    run = discovery.locate_existing(run)
+    if not checkpoints(run):
+        discovery.check_is_not_export(run)
     license_of_weights = _license(run)
     run_report = collect(run) | {"license": license_of_weights}
     if json_:

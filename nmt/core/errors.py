@@ -12,6 +12,7 @@ NMTError                        exit code 1: the request is valid but failed
 ├── StoppedError                exit code 75: a signal has stopped a resumable training run
 └── UsageError                  exit code 2: the command line or the config is wrong
     ├── ConfigError             an unknown key, a value of the wrong type or out of range
+    │   └── PluginError         a component of a plug-in returns something else than expected
     └── MissingPackageError     a package that not every installation has
 """
 
@@ -77,6 +78,10 @@ class UsageError(NMTError):
 
 class ConfigError(UsageError):
     """The config is wrong: an unknown key, a value of the wrong type or out of range."""
+
+
+class PluginError(ConfigError):
+    """A component of a plug-in returns something else than expected."""
 
 
 class MissingPackageError(UsageError):

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nmt.core.console import log
-from nmt.core.errors import ConfigError, NMTError, first_line, suggest
+from nmt.core.errors import ConfigError, NMTError, PluginError, first_line, suggest
 from nmt.core.paths import cache_dir, write_text
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Components(UserDict[str, T]):
         """Return the result of a component if it is valid.
 
         Raises:
-            ConfigError: it is not.
+            PluginError: it is not.
         """
         if not self.is_valid(result):
             raise wrong_result(f"the {self.kind} '{name}'", result, self.returns)
@@ -267,13 +267,24 @@ def unknown_component(message: str, name: str, components: Iterable[str]) -> Con
     return ConfigError(message, hint)
 
 
-def wrong_result(component: str, result: object, expected: str) -> ConfigError:
+def wrong_result(component: str, result: object, expected: str) -> PluginError:
     """Return the error for a component of a plug-in that returns something else than expected."""
     text = reprlib.repr(result)
     shape = getattr(result, "shape", None)
     if shape is not None:
         text = f"a {type(result).__name__} of shape {list(shape)}"
-    return ConfigError(f"{component} returned {text}, not {expected}", "repair the plug-in")
+    return _not_expected(component, text, expected)
+
+
+def wrong_type(component: str, result: object, expected: str) -> PluginError:
+    """Return the error for a component of a plug-in that returns something else than expected,
+    without the value, which may have text of a user."""
+    text = "None" if result is None else f"an object of type {type(result).__name__}"
+    return _not_expected(component, text, expected)
+
+
+def _not_expected(component: str, text: str, expected: str) -> PluginError:
+    return PluginError(f"{component} returned {text}, not {expected}", "repair the plug-in")
 
 
 def loaded() -> list[dict[str, str]]:

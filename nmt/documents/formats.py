@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,7 +101,6 @@ FORMATS: Components[Parser] = Components(
         ".xlf": _parser("xliff"),
         ".xliff": _parser("xliff"),
     },
-    returns="a document",
 )
 """The parser of each suffix."""
 _CONVERSIONS = {
@@ -132,6 +132,16 @@ SUFFIXES_OF_OPTIONS = {
     "--encoding": (".srt", ".txt", ".vtt"),
 }
 """The formats that have an option."""
+
+
+def parser_of(suffix: str) -> Parser:
+    """Return the parser of a suffix; that of a plug-in checks what the plug-in returns."""
+    parser = FORMATS[suffix]
+    if not FORMATS.is_of_plugin(suffix):
+        return parser
+    from nmt.documents import plugin_document
+
+    return partial(plugin_document.parse, suffix, parser)
 
 
 def conversion_hint(suffix: str) -> str:

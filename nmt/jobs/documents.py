@@ -23,6 +23,7 @@ from nmt.documents.formats import (
     conversion_hint,
     ignored_option,
     missing_option,
+    parser_of,
 )
 from nmt.jobs.output import show, write_file
 from nmt.jobs.translation_job import LanguageCheck, log_terms
@@ -241,7 +242,7 @@ def parser_of_format(name: str) -> Parser:
     if _suffix(name) not in FORMATS:
         hint = conversion_hint(_suffix(name)) or suggest(name, (each[1:] for each in FORMATS))
         raise UsageError(f"unknown document format '{name}'", hint)
-    return FORMATS.checked(_suffix(name), FORMATS[_suffix(name)])
+    return parser_of(_suffix(name))
 
 
 def _suffix(format: str) -> str:

@@ -78,6 +78,31 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
         CheckpointError: the path is none of these.
         DownloadError: see `locate`.
     """
+    path = locate_existing(path)
+    if (path / META).is_file():
+        return path.resolve().parent, path
+    checkpoint = best(path) if path.is_dir() else None
+    for step in sorted(path.glob("step-*")):
+        if is_name(step.name):
+            try:
+                read_meta(step)
+            except CheckpointError:
+                log(f"{step} is damaged; using the best other checkpoint")
+    if checkpoint is None:
+        check_is_not_export(path)
+        raise CheckpointError(
+            f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories"
+        )
+    return path, checkpoint
+
+
+def locate_existing(path: Path) -> Path:
+    """Return the directory of a model; see `locate`.
+
+    Raises:
+        CheckpointError: there is none, or see `locate`.
+        DownloadError: see `locate`.
+    """
     path = locate(path)
     if not path.exists():
         names = ", ".join(pretrained.DIRECTIONS)
@@ -90,31 +115,23 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
         if closest := get_close_matches(path.name, known, n=1):
             hint = f"did you mean '{known[closest[0]]}'?"
         raise CheckpointError(f"there is no model at {path}", hint)
-    if (path / META).is_file():
-        return path.resolve().parent, path
-    checkpoint = best(path) if path.is_dir() else None
-    for step in sorted(path.glob("step-*")):
-        if is_name(step.name):
-            try:
-                read_meta(step)
-            except CheckpointError:
-                log(f"{step} is damaged; using the best other checkpoint")
-    if checkpoint is None and has_ctranslate2_model(path):
+    return path
+
+
+def check_is_not_export(path: Path) -> None:
+    """Raise a CheckpointError for a directory without checkpoints that has a model in the format of
+    another engine or toolkit."""
+    if has_ctranslate2_model(path):
         raise CheckpointError(
             f"{path} is an export for CTranslate2", "use it with nmt translate --engine ctranslate2"
         )
-    if checkpoint is None:
-        from nmt.models.importers import find_format
+    from nmt.models.importers import find_format
 
-        if find_format(path):
-            raise CheckpointError(
-                f"{path} has the format of another toolkit",
-                f"import it: nmt import {shlex.quote(str(path))}",
-            )
+    if find_format(path):
         raise CheckpointError(
-            f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories"
+            f"{path} has the format of another toolkit",
+            f"import it: nmt import {shlex.quote(str(path))}",
         )
-    return path, checkpoint
 
 
 def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
@@ -176,7 +193,7 @@ def newest_run() -> Path:
         return runs[0]
     raise CheckpointError(
         f"there is no trained model under {runs_dir()}/",
-        f"run nmt train first, or use a pretrained model: --model {pretrained.for_target('')}",
+        f"run nmt train first, or name a pretrained model, such as {pretrained.for_target('')}",
     )
 
 

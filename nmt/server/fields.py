@@ -51,8 +51,10 @@ async def read_fields(request: Request, max_text_bytes: int, max_form_bytes: int
         max_form_bytes: maximum size of a body that may have files.
 
     Raises:
-        HTTPException: the request is too large, too slow, malformed or of an unknown content type.
+        HTTPException: the request is too large, too slow, malformed, compressed or of an unknown
+            content type.
     """
+    encoding = request.headers.get("content-encoding", "").strip().lower()
     content_type = request.headers.get("content-type", "")
     media_type = parse_options_header(content_type)[0].decode("latin-1")
     is_multipart = media_type == "multipart/form-data"
@@ -60,6 +62,13 @@ async def read_fields(request: Request, max_text_bytes: int, max_form_bytes: int
     try:
         query = _parse_urlencoded(request.scope["query_string"])
         async with asyncio.timeout(BODY_TIMEOUT):
+            if encoding not in ("", "identity"):
+                async for _ in chunks:
+                    pass  # the next request on this connection begins after the body
+                shown = encoding[:MAX_SHOWN]
+                raise HTTPException(
+                    415, f"unknown content encoding '{shown}'; send the request uncompressed"
+                )
             if is_multipart:
                 return _merge(query + await _parse_multipart(content_type, chunks))
             body = b"".join([chunk async for chunk in chunks])

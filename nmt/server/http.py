@@ -112,9 +112,9 @@ def listen(host: str, port: int) -> socket.socket:
         number = getattr(error, "errno", None)
         is_port = number in (errno.EADDRINUSE, errno.EACCES)
         hint = "choose another --port" if is_port else "set --host to an address of this machine"
-        raise NMTError(
-            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error) or error}", hint
-        ) from None
+        reason = getattr(error, "strerror", None) or str(error)
+        reason = reason.partition(" (while attempting")[0]  # repeats the address
+        raise NMTError(f"cannot listen on {host}:{port}: {reason}", hint) from None
     # Connections inherit it. Otherwise the body of an answer waits 40 ms for the acknowledgment of
     # its head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

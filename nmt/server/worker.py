@@ -27,11 +27,11 @@ from typing import NoReturn
 from nmt.core import plugins
 from nmt.core.config import Config
 from nmt.core.console import log
-from nmt.core.errors import DataError, NMTError
+from nmt.core.errors import DataError, NMTError, PluginError
 from nmt.core.runtime import stop_signals
 from nmt.documents.document import Document
 from nmt.documents.document_translator import DocumentTranslator
-from nmt.documents.formats import FORMATS, DocumentOptions, check_elements
+from nmt.documents.formats import DocumentOptions, check_elements, parser_of
 from nmt.translation.result import Translation
 from nmt.translation.segments import Line
 
@@ -148,6 +148,9 @@ def work(connection: Connection, task: Task, modules: str = "") -> None:
         _answer_orders(connection, task)
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the client or the server has gone
         return
+    except PluginError as error:
+        log(f"error: {error.message}")
+        failure = NMTError(error.message)  # not an error of the client
     except NMTError as error:
         failure = error
     except MemoryError:
@@ -190,7 +193,7 @@ def _answer_orders(connection: Connection, task: Task) -> NoReturn:
 def _parse(content: bytes, suffix: str, options: DocumentOptions) -> Document:
     if suffix not in OFFICE:  # an archive has to be unpacked first
         check_elements([content], options.max_elements)
-    return FORMATS[suffix](content, options)
+    return parser_of(suffix)(content, options)
 
 
 def needs_language(content: bytes, suffix: str) -> bool:

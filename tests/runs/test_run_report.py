@@ -153,6 +153,25 @@ def test_info_fits_on_one_screen(trained: CommandLine) -> None:
     trained("info", "runs/new run").assert_fails(1, "runs/new run has no checkpoint", hint)
 
 
+def test_info_about_something_else_than_a_run(trained: CommandLine) -> None:
+    trained("info", "runs/tinny").assert_fails(
+        1, "there is no model at runs/tinny", "did you mean 'runs/tiny'?"
+    )
+    trained("info", "en-dee").assert_fails(
+        1, "there is no model at en-dee", "did you mean 'en-de'?"
+    )
+    exports = trained.directory / "exports"
+    for name, file in (("ctranslate2", "model.bin"), ("marian", "decoder.yml")):
+        (exports / name).mkdir(parents=True)
+        (exports / name / file).write_bytes(b"0")
+    trained("info", "exports/ctranslate2").assert_fails(
+        1, "is an export for CTranslate2", "nmt translate --engine ctranslate2"
+    )
+    trained("info", "exports/marian").assert_fails(
+        1, "has the format of another toolkit", "import it: nmt import exports/marian"
+    )
+
+
 def test_damaged_records_are_left_out(nmt: CommandLine) -> None:
     path = nmt.directory / "runs/tiny/data.json"
     data = json.loads(path.read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import io
 import json
@@ -1649,6 +1650,17 @@ def test_invalid_bodies_are_rejected(
     assert message in response.json()["error"]
 
 
+@pytest.mark.parametrize("content_type", [JSON, FORM, MULTIPART])
+def test_compressed_requests_are_rejected(client: Client, content_type: str) -> None:
+    headers = {"Content-Type": content_type, "Content-Encoding": "gzip"}
+    for _ in range(2):  # the connection can be used again
+        response = client.post("/translate", content=gzip.compress(b"{}"), headers=headers)
+        assert response.status_code == 415
+        assert "unknown content encoding 'gzip'" in response.json()["error"]
+    headers["Content-Encoding"] = "identity"
+    assert client.post("/translate", content=b"", headers=headers).status_code == 400
+
+
 @pytest.mark.parametrize("extra", ["", '; filename="x"'])
 def test_number_of_parts_of_a_form_is_limited(
     client: Client, monkeypatch: pytest.MonkeyPatch, extra: str
@@ -1813,7 +1825,9 @@ def test_errors_of_the_command(command: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = str(used.getsockname()[1])
         command("serve", "--port", port).assert_fails(
-            1, f"cannot listen on 127.0.0.1:{port}", "choose another --port"
+            1,
+            f"cannot listen on 127.0.0.1:{port}: Address already in use\n",
+            "choose another --port",
         )
     for host in ("no.such.invalid", "a..b", "203.0.113.1"):
         command("serve", "--host", host, "--port", "0").assert_fails(

@@ -29,7 +29,8 @@ from serving import connect, serving, until
 from starlette.exceptions import HTTPException
 
 from nmt import Guard, Translator
-from nmt.core.errors import DataError
+from nmt.core import plugins
+from nmt.core.errors import DataError, NMTError
 from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.server import app, fields, files, worker
 from nmt.server.limits import FairSlots, Limits
@@ -464,6 +465,24 @@ def test_a_sample_is_short_and_begins_with_the_longest_block(
     assert (len(sample.text), sample.num_characters) == (worker.MAX_SAMPLE, 50_014)
     assert str(peer.order(0)) == "file (50014) exceeds text limit (10)"
     peer.thread.join()
+
+
+def test_errors_of_plugins_are_not_errors_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registration = plugins._Registration(None, "", "")
+    monkeypatch.setitem(plugins._registrations["format"], ".mine", registration)
+    monkeypatch.setitem(FORMATS, ".mine", lambda content, options: "secret")
+    peer = Peer(monkeypatch, ".mine", "en")
+    peer.connection.send([b"secret"])
+    failure = peer.connection.recv()
+    peer.close()
+    message = "the format '.mine' returned an object of type str, not a document"
+    assert type(failure) is NMTError  # answered with status 500
+    assert message in failure.message
+    logged = capsys.readouterr().err
+    assert message in logged
+    assert "secret" not in logged
 
 
 def test_errors_of_a_process_are_sent_and_logged_without_text(

@@ -28,6 +28,8 @@ _WRAP = "\0"
 """Stands for a space where a line may be wrapped. Markdown documents do not contain this
 character."""
 _LINE_END = re.compile(r"[\r\n]")
+_HARD_BREAK = re.compile(r"[\r\n][ \t>]*\Z")
+"""The end of a line break, with the indent and markers of the next line."""
 CELLS = ("th_open", "td_open")
 """Kinds of blocks that are table cells."""
 
@@ -92,7 +94,13 @@ class MarkdownText(InlineText):
         """Return the source of a translation, wrapped to the width of the source if that has
         several lines."""
         block = self._source_block
-        rendered = super().render(translations, source)
+
+        def markup_source(start: int, end: int) -> str:
+            code = source(start, end)
+            # A hard break is a word of its own, unlike the line end in code or in a tag.
+            return f"{_WRAP}{code}{_WRAP}" if _HARD_BREAK.search(code) else code
+
+        rendered = super().render(translations, markup_source)
         words = rendered.split(_WRAP)
         is_unchanged = list(translations) == self.blocks
         has_one_line = len(block.ranges) < 2
@@ -108,17 +116,18 @@ class MarkdownText(InlineText):
         line_break = self._source_block.line_break
         prefix = line_break.lstrip("\r\n")
         width = self._source_block.width
-        ends_with_break = re.compile(rf"[\r\n]{re.escape(prefix)}\Z")
-        words = [_escape_after_break(word, prefix) for word in words]
         output = [words[0]]
         line_start = self._source_block.line_start(self.start)
         column = self.start - line_start + len(words[0])
         for previous, word in pairwise(words):
+            is_at_line_start = _HARD_BREAK.search(previous)
+            if is_at_line_start:
+                word = _escape_block_start(word)
             *_, last_line = _LINE_END.split(previous)
             first_line, *_ = _LINE_END.split(word)
             if last_line != previous:  # it has a line break
                 column = len(last_line)
-            if ends_with_break.search(previous):
+            if is_at_line_start or _HARD_BREAK.search(word):
                 separator = ""
             elif column + len(first_line) >= width and not _BLOCK_START.match(word):
                 separator = line_break
@@ -175,17 +184,6 @@ def _escape_block_start(text: str) -> str:
         return text
     last = match.end() - 1
     return f"{text[:last]}\\{text[last:]}"
-
-
-def _escape_after_break(word: str, prefix: str) -> str:
-    """Escape what would start a block after a hard break, in a word that contains one.
-
-    Args:
-        word: text without spaces, and markup.
-        prefix: indent and markers before the lines.
-    """
-    line_start = re.compile(rf"([\r\n]{re.escape(prefix)})([^\r\n]+)")
-    return line_start.sub(lambda match: match[1] + _escape_block_start(match[2]), word)
 
 
 def escape_label(text: str) -> str:

@@ -248,6 +248,12 @@ def test_markup_follows_its_words(source: str, expected: str) -> None:
     assert reversed_words(source) == expected
 
 
+@pytest.mark.parametrize("source", ["a `b\n--c d` e\n", "> a `b\n> == d` e\n"])
+def test_code_over_two_lines_is_unchanged(source: str) -> None:
+    code = source[source.index("`") : source.rindex("`") + 1]
+    assert code in translated(parse(source.encode(), OPTIONS)).decode()
+
+
 def test_emphasis_without_words_is_left_out() -> None:
     document = parse(b"**apple** *tree*", DocumentOptions("en", "de"))
     assert (

@@ -13,7 +13,7 @@ from nmt.core.console import log
 from nmt.core.errors import CheckpointError, ConfigError, UsageError
 from nmt.core.paths import FIREFOX, REPOSITORY, clean_up, runs_dir
 from nmt.runs import pretrained
-from nmt.runs.checkpoint import META, best, checkpoints, is_name, read_meta
+from nmt.runs.checkpoint import META, best, checkpoints, hint_at_runs, is_name, read_meta
 from nmt.runs.model_files import LoadedModel, ModelFiles, load_model, read_files
 from nmt.text.language_codes import find_language
 
@@ -111,9 +111,8 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
                 f"{path} has the format of another toolkit",
                 f"import it: nmt import {shlex.quote(str(path))}",
             )
-        raise CheckpointError(
-            f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories"
-        )
+        hint = "choose a run (runs/NAME) or one of its step-N directories"
+        raise CheckpointError(f"{path} has no checkpoint", hint_at_runs(path, hint))
     return path, checkpoint
 
 

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import stat
@@ -192,6 +193,19 @@ def _compile(directory: Path, prefix: str, command: Sequence[str]) -> Path:
         path = directory / f"{prefix}-{paths.sha256(library)}.so"
         library.replace(path)  # atomic, because the process may be killed
     return path
+
+
+def failure_reason(error: subprocess.SubprocessError) -> str:
+    """Say why the compiler failed, if possible in its own words."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"the C compiler took more than {COMPILE_SECONDS} seconds"
+    if not isinstance(error, subprocess.CalledProcessError):
+        return str(error)
+    output = (error.stderr or b"").decode(errors="replace")
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search("error|cannot", line.lower())]
+    reason = next(iter([*errors, *lines]), f"exit code {error.returncode}")
+    return f"the C compiler failed: {reason}"
 
 
 def _remove_old(directory: Path) -> None:

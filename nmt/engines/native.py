@@ -26,7 +26,7 @@ from nmt.core.config import ModelConfig
 from nmt.core.console import log
 from nmt.core.registry import parse
 from nmt.engines import Sentences, TokenScores, token_scores
-from nmt.engines.engine_library import find_library, library_version
+from nmt.engines.engine_library import failure_reason, find_library, library_version
 from nmt.model.position_formulas import (
     LEARNED_POSITIONS,
     ROTARY_BASE,
@@ -655,8 +655,8 @@ def compiled_library() -> MaybeLibrary:
                 function.errcheck = _check_memory
         loaded.engine_init()
         return loaded, ""
-    except subprocess.SubprocessError:
-        return _unavailable("the C compiler failed")
+    except subprocess.SubprocessError as error:
+        return _unavailable(failure_reason(error))
     # No compiler, a full disk, a file that cannot be written or loaded, no home directory, or a
     # malformed CC.
     except (OSError, RuntimeError, ValueError, AttributeError) as error:

@@ -13,7 +13,7 @@ from nmt.core.console import log
 from nmt.core.errors import CheckpointError, ConfigError, UsageError
 from nmt.core.paths import FIREFOX, REPOSITORY, clean_up, runs_dir
 from nmt.runs import pretrained
-from nmt.runs.checkpoint import META, best, checkpoints, is_name, read_meta
+from nmt.runs.checkpoint import META, best, checkpoints, hint_at_runs, is_name, read_meta
 from nmt.runs.model_files import LoadedModel, ModelFiles, load_model, read_files
 from nmt.text.language_codes import find_language
 
@@ -90,9 +90,8 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
                 log(f"{step} is damaged; using the best other checkpoint")
     if checkpoint is None:
         check_is_not_export(path)
-        raise CheckpointError(
-            f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories"
-        )
+        hint = "choose a run (runs/NAME) or one of its step-N directories"
+        raise CheckpointError(f"{path} has no checkpoint", hint_at_runs(path, hint))
     return path, checkpoint
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -255,6 +256,15 @@ def best(run: Path) -> Path | None:
         if best_path and (path / META).is_file() and _quality(path) > _quality(best_path):
             best_path = path
     return best_path
+
+
+def hint_at_runs(directory: Path, otherwise: str) -> str:
+    """Return a hint at the runs in a directory, such as that of a sweep; `otherwise` if it has
+    none."""
+    for path in sorted(directory.glob("[!.]*")):
+        if (path / "config.yaml").is_file() and best(path):
+            return f"name one of its runs, such as {shlex.quote(str(path))}"
+    return otherwise
 
 
 def _intact_progress(path: Path) -> Progress:

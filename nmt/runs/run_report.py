@@ -267,7 +267,7 @@ def _best_checkpoint(run: Path) -> Path:
         )
     if best:
         raise CheckpointError(f"{run / 'config.yaml'} is missing", checkpoint.RESTORE_FILE)
-    hint = "choose a directory under runs/"
+    hint = checkpoint.hint_at_runs(run, "choose a directory under runs/")
     if has_config and (run / SESSIONS).is_file():
         hint = f"continue its training: nmt train --run {shlex.quote(str(run))} --resume"
     raise CheckpointError(f"{run} has no checkpoint", hint)

@@ -514,6 +514,9 @@ def test_missing_and_invalid_models(trained: CommandLine) -> None:
         trained("translate", "hi", "--model", name).assert_fails(
             1, f"{name} has no checkpoint", "hint: "
         )
+    trained("translate", "hi", "--model", "runs").assert_fails(
+        1, "runs has no checkpoint", "hint: name one of its runs, such as runs/tiny"
+    )
 
 
 # ---- output streams and files

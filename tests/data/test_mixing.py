@@ -394,7 +394,7 @@ def test_info_and_card_show_the_mix(nmt: CommandLine) -> None:
     nmt.run("translate", "--model", "runs/mixed", "the dog")  # without a tag
     change = ["--set", config_change(nmt.directory / "runs/mixed/config.yaml")]
     nmt("train", "--run", "runs/mixed", "--resume", *change).assert_fails(
-        2, "was trained with another 'data'"
+        2, "was trained with another 'data.train'"
     )
 
 

@@ -1016,6 +1016,34 @@ def test_without_a_home_directory_engine_is_unavailable(monkeypatch: pytest.Monk
     assert describe_directory(paths.cache_dir) == "unknown: there is no home directory"
 
 
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (
+            "echo 'In file included from a.c:1:'; echo 'a.h:2: fatal error: no math.h'; exit 1",
+            "the C compiler failed: a.h:2: fatal error: no math.h",
+        ),
+        (
+            "echo 'ld: cannot find -lm'; echo 'collect2: error: ld returned 1'; exit 1",
+            "the C compiler failed: ld: cannot find -lm",
+        ),
+        ("exit 3", "the C compiler failed: exit code 3"),
+        ("exec sleep 20", "the C compiler took more than 0.2 seconds"),
+        ("exit 0", "the compiler wrote no file"),
+    ],
+)
+def test_reason_of_a_failed_compiler_is_reported(
+    script: str, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiler = tmp_path / "compiler.sh"
+    compiler.write_text(f"exec >&2; {script}\n")
+    monkeypatch.setenv("CC", shlex.join([str(shutil.which("sh")), str(compiler)]))
+    if "sleep" in script:
+        monkeypatch.setattr(engine_library, "COMPILE_SECONDS", 0.2)
+    assert native.compiled_library.__wrapped__() == (None, reason)
+
+
 def test_cache_key_depends_on_compiler_source_and_processor(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -132,7 +132,7 @@ def test_info_fits_on_one_screen(trained: CommandLine) -> None:
     }
     assert json.loads(trained("info", "--json").out)["name"] == "tiny"
     trained("info", "runs").assert_fails(
-        1, "runs has no checkpoint", "choose a directory under runs/"
+        1, "runs has no checkpoint", "name one of its runs, such as runs/tiny"
     )
     run = trained.directory / "runs/tiny"
     step = max(run.glob("step-*"))

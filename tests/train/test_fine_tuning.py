@@ -333,7 +333,13 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
         "train", "--run", "runs/tuned", "--resume", "--set", "data.general_test=files(test='text')"
     )
     assert any("text/test" in row for row in table(again))
-    for option in ("train.replay_share=0.4", "train.init_from=runs/other"):
+    for option in (
+        "train.replay_share=0.4",
+        "train.init_from=runs/other",
+        "data.placeholders=true",
+        "model.dropout=0.3",
+        "seed=7",
+    ):
         nmt("train", "--run", "runs/tuned", "--resume", "--set", option).assert_fails(
             2, f"runs/tuned was trained with another '{option.partition('=')[0]}'"
         )

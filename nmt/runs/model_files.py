@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from nmt.core import untrusted_files
-from nmt.core.config import Config, config_io
+from nmt.core.config import Config, ModelConfig, config_io
 from nmt.core.errors import CheckpointError, ConfigError
 from nmt.core.paths import write_json, write_text
 from nmt.core.untrusted_files import Size
@@ -97,6 +97,23 @@ def load_model(files: ModelFiles) -> LoadedModel:
     except (RuntimeError, KeyError):
         raise files.mismatch_error() from None
     return LoadedModel(**vars(files), model=model.eval())
+
+
+def check_fits(start: ModelFiles, path: Path, config: ModelConfig) -> None:
+    """Check that a model with this config can start from the weights of another one, which the user
+    names by `path`.
+
+    Raises:
+        CheckpointError: a weight is missing, unknown or of another shape.
+    """
+    from nmt.model.build import check_shapes
+
+    try:
+        check_shapes(config, len(start.tokenizer), read_shapes(start.checkpoint))
+    except ValueError as error:
+        changed = config_io.changed_options("model", start.config.model, config)
+        options = f"set {', '.join(changed)} as in its config.yaml" if changed else str(error)
+        raise CheckpointError(f"the weights of {path} do not fit this model", options) from None
 
 
 def read_files(run: Path, checkpoint: Path) -> ModelFiles:

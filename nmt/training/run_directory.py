@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nmt.core import runtime
@@ -118,7 +118,7 @@ def _check_config_unchanged(config: Config, run: Path) -> None:
     saved = replace(saved, data=replace(saved.data, general_test=config.data.general_test))
     changed = []
     for name in fixed:
-        changed += _changed_options(name, getattr(saved, name), getattr(config, name))
+        changed += config_io.changed_options(name, getattr(saved, name), getattr(config, name))
     # The metric's values, or positions in an epoch, are not comparable.
     for name in ("best_metric", "valid_search", "valid_pairs", "replay_share", "init_from"):
         if getattr(saved.train, name) != getattr(config.train, name):
@@ -130,18 +130,6 @@ def _check_config_unchanged(config: Config, run: Path) -> None:
             f"{run} was trained with another '{changed[0]}'",
             f"resume with its own config, or {CHOOSE_RUN}",
         )
-
-
-def _changed_options(name: str, saved: object, current: object) -> list[str]:
-    """Return the names of the options with other values: those of a section, or the option `name`
-    itself."""
-    if saved == current:
-        return []
-    if not is_dataclass(saved):
-        return [name]
-    options = [each.name for each in fields(saved)]
-    changed = [each for each in options if getattr(saved, each) != getattr(current, each)]
-    return [f"{name}.{each}" for each in changed]
 
 
 def truncate_metrics(run: Path, step: int, *, validated: bool) -> None:

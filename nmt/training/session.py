@@ -31,7 +31,7 @@ from nmt.model.build import check_model, count_parameters, max_positions
 from nmt.model.options import unused_options
 from nmt.models import discovery
 from nmt.runs import checkpoint, model_card, run_report
-from nmt.runs.model_files import ModelFiles, write_run_files
+from nmt.runs.model_files import ModelFiles, check_fits, write_run_files
 from nmt.search import parse_search
 from nmt.text.tokenizers import tokenizer_file
 from nmt.training import fine_tuning, loop
@@ -137,6 +137,9 @@ def train(
     """
     start_time = time.monotonic()
     check_specs(config)
+    if config.train.init_from and not resume:  # before the data is prepared, which takes long
+        start = Path(config.train.init_from)
+        check_fits(discovery.find_model(start), start, config.model)
     teacher = find_teacher(config, run) if config.train.teacher else None
     torch_device = torch.device(runtime.resolve_device(device))
     if auto_batch_size:

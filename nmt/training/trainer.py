@@ -34,6 +34,7 @@ from nmt.model.transformer import Transformer
 from nmt.models import discovery
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import Progress
+from nmt.runs.model_files import check_fits
 from nmt.text.tokenizers import tokenizer_file
 from nmt.training.adamw import AdamW
 from nmt.training.compilation import check_packed_parts, layer_functions, loss_function
@@ -206,15 +207,11 @@ class Trainer:
                 f"the tokenizer of {path} differs from the tokenizer of the prepared data",
                 f"use --init-from, or --set tokenizer.model={tokenizer_file(start.run)}",
             )
-        try:
-            for model in filter(None, (self.model, self.ema)):
-                model.load_state_dict(start.model.state_dict())
-                if model.output_bias_V is not None:
-                    model.output_bias_V.data.clamp_(min=MIN_OUTPUT_BIAS)
-        except RuntimeError:
-            raise CheckpointError(
-                f"the weights of {path} do not fit this model", "use equal model options"
-            ) from None
+        check_fits(start, path, self.config.model)
+        for model in filter(None, (self.model, self.ema)):
+            model.load_state_dict(start.model.state_dict())
+            if model.output_bias_V is not None:
+                model.output_bias_V.data.clamp_(min=MIN_OUTPUT_BIAS)
 
     def restore(self) -> bool:
         """Restore the latest intact checkpoint of the run. Return False if there is none.

@@ -209,7 +209,13 @@ def test_the_plan_checks_the_start_model(trained: CommandLine) -> None:
         "model.dim=64",
         "--plan",
     )
-    trained("train", *options).assert_fails(1, "the weights of runs/tiny do not fit this model")
+    problem = "the weights of runs/tiny do not fit this model"
+    hint = "set model.dim as in its config.yaml"
+    trained("train", *options).assert_fails(1, problem, hint)
+    # Without --plan, before the data is prepared.
+    done = trained("train", *options[:-1], "--run", "runs/wide")
+    done.assert_fails(1, problem, hint)
+    assert "prepared" not in done.err
 
 
 def test_share_without_replay_may_be_zero(directory: Path) -> None:

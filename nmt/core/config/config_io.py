@@ -246,6 +246,18 @@ def dump(config: Config) -> str:
     )
 
 
+def changed_options(name: str, saved: object, current: object) -> list[str]:
+    """Return the names of the options with other values: those of a section, or the option `name`
+    itself."""
+    if saved == current:
+        return []
+    if not dataclasses.is_dataclass(saved):
+        return [name]
+    options = [each.name for each in dataclasses.fields(saved)]
+    changed = [each for each in options if getattr(saved, each) != getattr(current, each)]
+    return [f"{name}.{each}" for each in changed]
+
+
 def _unknown_keys(kind: type, tree: dict[str, Any], path: str) -> Iterator[str]:
     """Yield the full names of the keys of a config file that are not options."""
     hints = _types(kind)

@@ -36,7 +36,9 @@ BREAKS = frozenset("embed img input picture".split())
 RAW_TEXT = frozenset("iframe noembed noframes plaintext script style textarea title xmp".split())
 """Elements that contain no elements."""
 UNTRANSLATED_ELEMENTS = frozenset(
-    "code iframe kbd math noembed noframes pre samp script style svg textarea var xmp".split()
+    (
+        "code iframe kbd listing math noembed noframes pre samp script style svg textarea var xmp"
+    ).split()
 )
 WITHOUT_TEXT = frozenset("script style svg".split())
 """Untranslated elements whose content is not part of the sentence."""

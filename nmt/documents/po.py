@@ -57,7 +57,19 @@ PLURAL_FORMS = {
     ),
 }
 """Languages by their header, as gettext's msginit and Unicode CLDR define it."""
+
+
+def _names_translators(entry: Entry) -> bool:
+    """Return whether the translation of an entry is a list of the translators; programs show none
+    if it has no translation."""
+    return entry.id in CREDITS or entry.context in CREDITS
+
+
 CHECK = "check it with msgfmt -c"
+CREDITS = frozenset(
+    ("translator-credits", "translator_credits", "NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS")
+)
+"""The `msgid`, of GNOME, or the `msgctxt`, of KDE, of the names of the translators."""
 MAX_PLURAL_FORMS = 10
 LINE_LENGTH = 79
 """Columns, like gettext."""
@@ -140,7 +152,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     layout = _Layout(_line_end(file), not _UNWRAPPED.search(file.text))
     parts = []
     for entry in entries:
-        if entry is not header.entry:
+        if entry is not header.entry and not _names_translators(entry):
             parts.append(_Message(file, entry, header, layout, options.retranslate))
     return SplicedDocument(file, parts, header.edits())
 

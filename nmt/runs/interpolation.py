@@ -7,16 +7,16 @@ its fine-tuned version keeps most of the gain in the new domain and loses less o
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
+from nmt.core.config import config_io
 from nmt.core.errors import CheckpointError, UsageError
 from nmt.core.paths import new_directory
 from nmt.runs import checkpoint, model_card, pretrained, run_report
 from nmt.runs.checkpoint import Progress
 from nmt.runs.model_files import LIMITS, ModelFiles, write_run_files
 
-DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
+DROPOUTS = ("model.dropout", "model.attention_dropout", "model.activation_dropout")
 """Model options that do not change the meaning of the weights."""
 
 
@@ -72,17 +72,12 @@ def interpolate_models(
 def _check_compatible(first: ModelFiles, second: ModelFiles) -> None:
     hint = "average a model with one that was fine-tuned from it"
     one, two = first.config, second.config
+    both = " and ".join(pretrained.name_of(files.run) for files in (first, second))
     if (one.data.src, one.data.tgt) != (two.data.src, two.data.tgt):
-        raise CheckpointError(
-            f"{first.run} and {second.run} translate between different languages", hint
-        )
+        raise CheckpointError(f"{both} translate between different languages", hint)
     if first.tokenizer.checksum != second.tokenizer.checksum:
-        raise CheckpointError(f"{first.run} and {second.run} have different tokenizers", hint)
-    options = asdict(two.model)
-    different = [
-        name
-        for name, value in asdict(one.model).items()
-        if name not in DROPOUTS and value != options[name]
-    ]
+        raise CheckpointError(f"{both} have different tokenizers", hint)
+    changed = config_io.changed_options("model", one.model, two.model)
+    different = [name for name in changed if name not in DROPOUTS]
     if different:
-        raise CheckpointError(f"{first.run} and {second.run} differ in model.{different[0]}", hint)
+        raise CheckpointError(f"{both} differ in {different[0]}", hint)

@@ -118,7 +118,7 @@ class AttentionMaps:
         if layer is None:
             return num_layers
         if not 1 <= layer <= num_layers:
-            raise UsageError(f"there is no layer {layer}", f"the model has {num_layers} layers")
+            raise UsageError(f"there is no layer {layer}", f"number of layers: {num_layers}")
         return layer
 
     def to_html(self, part: str = "cross", layer: int | None = None) -> str:

@@ -75,6 +75,7 @@ class Structure(HTMLParser):
             ["About", "A & b"],
         ),
         ("<script>if (a < b) '<p>no</p>'</script><style>p > a {}</style><pre>no</pre>yes", ["yes"]),
+        ("<listing>no</listing><xmp>no</xmp>yes", ["yes"]),
         ("<textarea placeholder=Text>no</textarea>yes", ["Text", "yes"]),
         (
             "<input type=Submit value=Go><input value=no><iframe title=Map>no</iframe>",

@@ -370,6 +370,20 @@ def test_flags_of_an_obsolete_entry_are_not_those_of_the_next_one() -> None:
     assert entry.flags == []
 
 
+def test_the_names_of_the_translators_are_not_translated() -> None:
+    source = """
+msgid "translator-credits"
+msgstr ""
+
+msgctxt "NAME OF TRANSLATORS"
+msgid "Your names"
+msgstr ""
+"""
+    document = po.parse(source.encode(), DocumentOptions("en", "de"))
+    assert document.blocks == []
+    assert document.render([]).decode() == source
+
+
 def test_a_header_without_the_first_form_is_no_header() -> None:
     source = 'msgid ""\nmsgstr[1] "x"\n\nmsgid "a dog"\nmsgstr ""\n'
     document = po.parse(source.encode(), DocumentOptions("en", "de"))

@@ -599,7 +599,7 @@ def test_average_of_two_models(nmt: CommandLine) -> None:
 
 def test_models_that_cannot_be_averaged(nmt: CommandLine) -> None:
     nmt("average", "runs/tiny", "en-de").assert_fails(
-        1, "have different tokenizers", "hint: average a model with"
+        1, "runs/tiny and en-de have different tokenizers", "hint: average a model with"
     )
     nmt("average", "en-de", "de-en").assert_fails(1, "translate between different languages")
     shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / "runs/copy")

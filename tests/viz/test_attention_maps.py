@@ -191,8 +191,9 @@ def test_a_figure_has_a_heat_map_per_head_labeled_with_tokens(
         assert panel.get_title() == f"head {head + 1}"
     assert figures[0].get_suptitle() == "cross-attention, layer 2"
     for layer in (0, 3):
-        with pytest.raises(UsageError, match=f"there is no layer {layer}"):
+        with pytest.raises(UsageError, match=f"there is no layer {layer}") as error:
             draw(maps, tmp_path / "a.png", "cross", layer)
+        assert error.value.hint == "number of layers: 2"
 
 
 def test_the_page_and_the_picture_show_the_same_layer(loaded: LoadedModel, tmp_path: Path) -> None:

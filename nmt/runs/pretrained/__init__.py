@@ -32,6 +32,12 @@ def find(name: Path) -> Path | None:
     return DIRECTORY / current if current in DIRECTIONS else None
 
 
+def name_of(run: Path) -> str:
+    """Return the name of a pretrained model, or the path of another one."""
+    resolved = run.resolve()
+    return resolved.name if resolved.parent == DIRECTORY.resolve() else str(run)
+
+
 def output_dir(run: Path) -> Path:
     """Return the directory for reports and exports: the run itself, or one under runs/ for a
     pretrained model."""

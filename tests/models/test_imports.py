@@ -729,6 +729,7 @@ def test_invalid_arguments(tmp_path: Path) -> None:
     nmt("import", "opus", "--run", "runs/new", "--src-lang", "x y").assert_fails(
         2, "source language 'x y' is not a"
     )
+    nmt("import", "en-de").assert_fails(2, "en-de is a pretrained model", "--model en-de")
     nmt("import", "nowhere").assert_fails(2, "nowhere is not a directory or zip file", "OWNER/NAME")
 
 

@@ -20,7 +20,7 @@ from nmt.core.errors import CheckpointError, ConfigError, UsageError
 from nmt.core.paths import FIREFOX, REPOSITORY, locked, new_directory, runs_dir
 from nmt.core.untrusted_files import read_front_matter, read_record
 from nmt.models.discovery import has_ctranslate2_model
-from nmt.runs import run_report
+from nmt.runs import pretrained, run_report
 from nmt.runs.run_report import UNKNOWN_LICENSE
 
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
@@ -119,6 +119,11 @@ def _published_name(name: str) -> tuple[str, str]:
 
         model = ModelName.parse(name)
         return str(model), model.run_name
+    if name in pretrained.DIRECTIONS:
+        raise UsageError(
+            f"{name} is a pretrained model, which needs no import",
+            f"use it: nmt translate --model {name}",
+        )
     if not REPOSITORY.fullmatch(name):
         raise UsageError(
             f"{name} is not a directory or zip file",

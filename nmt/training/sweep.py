@@ -250,7 +250,7 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
             if saved.get(name) != current[name]:
                 raise UsageError(
                     f"{directory} contains a sweep with another {label}",
-                    f"repeat its command, or {CHOOSE_RUN}",
+                    f"repeat its command, whose options are in {path}, or {CHOOSE_RUN}",
                 )
     write_text(path, json.dumps(current, indent=2) + "\n")
 

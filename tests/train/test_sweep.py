@@ -258,7 +258,7 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
     assert all('"bfloat16"' in session.read_text() for session in sessions)
     nmt(*command[:-1], "fp32").assert_fails(2, "runs/sweep contains a sweep with another --prec")
     nmt(*command, "--set", "model.dropout=0.3").assert_fails(
-        2, "runs/sweep contains a sweep with another --set"
+        2, "runs/sweep contains a sweep with another --set", "options are in runs/sweep/sweep.json"
     )
     nmt(*command, "--grid", "model.dropout=0.1").assert_fails(
         2, "a sweep with other options in --grid"

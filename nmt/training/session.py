@@ -137,10 +137,7 @@ def train(
     """
     start_time = time.monotonic()
     check_specs(config)
-    if config.train.init_from and not resume:  # before the data is prepared, which takes long
-        start = Path(config.train.init_from)
-        check_fits(discovery.find_model(start), start, config.model)
-    teacher = find_teacher(config, run) if config.train.teacher else None
+    teacher = _check_parents(config, run, resume)
     torch_device = torch.device(runtime.resolve_device(device))
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume)
@@ -166,6 +163,15 @@ def train(
     if best is None:
         raise TrainingError("training ended before its first checkpoint", "increase --time-limit")
     return best
+
+
+def _check_parents(config: Config, run: Path, resume: bool) -> ModelFiles | None:
+    """Check the sizes of the start model before the data is prepared, which takes long, and return
+    the teacher, if there is one."""
+    if config.train.init_from and not resume:
+        path = Path(config.train.init_from)
+        check_fits(discovery.find_model(path), path, config.model)
+    return find_teacher(config, run) if config.train.teacher else None
 
 
 def _choose_dtype(

@@ -271,12 +271,12 @@ def test_existing_run_directory_is_rejected(trained: CommandLine) -> None:
     trained(*training("runs/tiny")).assert_fails(
         2, "runs/tiny already contains a run", "--resume", "--run"
     )
-    for part, change in {
-        "model": {"model__dim": "64"},
+    for option, change in {
+        "model.dim": {"model__dim": "64"},
         "lowercase_all_caps": {"lowercase_all_caps": "true"},
     }.items():
         trained(*training("runs/tiny", "files(train='text')", "--resume", **change)).assert_fails(
-            2, f"another '{part}'"
+            2, f"another '{option}'"
         )
     assert {
         path: path.stat().st_mtime_ns for path in (trained.directory / "runs/tiny").rglob("*")

@@ -209,13 +209,26 @@ def test_the_plan_checks_the_start_model(trained: CommandLine) -> None:
         "model.dim=64",
         "--plan",
     )
-    problem = "the weights of runs/tiny do not fit this model"
-    hint = "set model.dim as in its config.yaml"
-    trained("train", *options).assert_fails(1, problem, hint)
-    # Without --plan, before the data is prepared.
-    done = trained("train", *options[:-1], "--run", "runs/wide")
-    done.assert_fails(1, problem, hint)
-    assert "prepared" not in done.err
+    trained("train", *options).assert_fails(
+        1, "the weights of runs/tiny do not fit this model", "set model.dim as in its config.yaml"
+    )
+
+
+def test_the_start_model_is_checked_before_the_data_is_prepared(trained: CommandLine) -> None:
+    write(trained.directory / "unprepared", ["the dog"] * 200, ["der Hund"] * 200)
+    options = (
+        "--init-from",
+        "runs/tiny",
+        "--set",
+        "data.train=files(train='unprepared')",
+        "--set",
+        "model.dim=64",
+        "--run",
+        "runs/wide",
+    )
+    done = trained("train", *options)
+    done.assert_fails(1, "the weights of runs/tiny do not fit this model")
+    assert "prepared" not in done.err.replace("unprepared", "")
 
 
 def test_share_without_replay_may_be_zero(directory: Path) -> None:

@@ -34,17 +34,17 @@ def find(name: Path) -> Path | None:
 
 def name_of(run: Path) -> str:
     """Return the name of a pretrained model, or the path of another one."""
-    resolved = run.resolve()
-    return resolved.name if resolved.parent == DIRECTORY.resolve() else str(run)
+    return run.resolve().name if _is_pretrained(run) else str(run)
 
 
 def output_dir(run: Path) -> Path:
     """Return the directory for reports and exports: the run itself, or one under runs/ for a
     pretrained model."""
-    resolved = run.resolve()
-    return (
-        runs_dir() / "pretrained" / resolved.name if resolved.parent == DIRECTORY.resolve() else run
-    )
+    return runs_dir() / "pretrained" / name_of(run) if _is_pretrained(run) else run
+
+
+def _is_pretrained(run: Path) -> bool:
+    return run.resolve().parent == DIRECTORY.resolve()
 
 
 def reject_pretrained(run: Path) -> None:

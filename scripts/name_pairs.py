@@ -6,7 +6,8 @@ to copy any name.
 
 The names are capitalized words of the monolingual text (my/news.en, my/news.de; compressed ones,
 too) that are never written in lowercase, and that no pair translates. Others are German nouns with
-the endings of places and surnames, whose nouns a model must not translate. In pairs with a name
+the endings of places and surnames, whose nouns a model must not translate, or are made of the
+halves of two names, because a model must copy spellings that it has not seen. In pairs with a name
 that both sides share, it is replaced by another one; the sentences of data/name_sentences.tsv get
 names, too. Names of data/proper_names.tsv, which tests whether a model copies other names, are left
 out.
@@ -48,6 +49,8 @@ MIN_STEM_FREQUENCY = 20
 """Occurrences of such a noun in the monolingual text; rarer ones are often names already."""
 SHARE_OF_COMPOUNDS = 0.25
 """Share of places and surnames that are made of a German noun and an ending."""
+SHARE_OF_CROSSED = 0.25
+"""Share of the others that are made of the halves of two names."""
 PLACE_ENDINGS = (
     "ach au bach berg born brück brunn burg dorf eck feld furt hagen hain hausen heim hofen horst"
     " ingen kirchen leben moor ow roda rode see stadt stedt stein tal walde weiler wied"
@@ -115,10 +118,10 @@ class Names:
                 return f"{rng.choice(self.words)} {rng.choice(FIRMS)}"
 
     def _surname(self, rng: random.Random) -> str:
-        return self._compound(SURNAME_ENDINGS, rng) or rng.choice(self.words)
+        return self._compound(SURNAME_ENDINGS, rng) or self._word(self.words, rng)
 
     def _place(self, rng: random.Random) -> str:
-        return self._compound(PLACE_ENDINGS, rng) or rng.choice(self.places)
+        return self._compound(PLACE_ENDINGS, rng) or self._word(self.places, rng)
 
     def _compound(self, endings: Sequence[str], rng: random.Random) -> str:
         """Return a German noun with an ending, for some names."""
@@ -127,6 +130,15 @@ class Names:
         stem = rng.choice(self.stems).removesuffix("e")
         name = stem + rng.choice(endings)
         return "" if name in self.excluded else name
+
+    def _word(self, words: Sequence[str], rng: random.Random) -> str:
+        """Return a word, or the first half of one with the second half of another one."""
+        word = rng.choice(words)
+        if rng.random() >= SHARE_OF_CROSSED:
+            return word
+        other = rng.choice(words)
+        crossed = word[: len(word) // 2] + other[len(other) // 2 :]
+        return word if crossed in self.excluded else crossed
 
 
 def translated_words(pairs: Iterable[Pair]) -> set[str]:

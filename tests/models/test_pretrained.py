@@ -386,6 +386,8 @@ def test_rare_names_of_text_replace_known_names_on_both_sides(tmp_path: Path) ->
     text = "\n".join(source for source, _ in written)
     words = {*re.findall(r"\w+", text)}
     assert {"Quillby", "Ostrach", "Eisenberg", "Eisenmann"} <= words
+    # A place with the first half of Quillby and the second half of another name.
+    assert any(word.startswith("Qui") and len(word) > 4 for word in words - {"Quillby"})
     # Words of the language are no names, and tested names such as Eisenach are left out.
     assert not {"Siobhan", "Gallagher", "Eisenach", "Town", "Eisen"} & words
     done = nmt.script(*arguments, "none")

@@ -59,6 +59,20 @@ def numbers_of_compounds(text: str, language: str) -> set[int]:
     return {value for value in values if value is not None}
 
 
+def values_of_other_forms(text: str, language: str) -> list[int]:
+    """Return the values of numbers that `find_number_words` leaves out because they are no words
+    or have other meanings: Roman numerals from II to XXXIX, and second in English."""
+    values = []
+    for match in _ROMAN.finditer(text):
+        numeral = match[0]
+        tens = numeral.count("X") - numeral.endswith("IX")
+        unit = _ROMAN_UNITS.index(match["unit"])
+        values.append(10 * tens + unit)
+    if base_language(language) == "en":
+        values += [2] * len(_EN_SECOND.findall(text))
+    return values
+
+
 def is_time(text: str, hour: NumberWord, minute: NumberWord) -> bool:
     """Return whether two numbers are a time of day, as in at two-twenty or um zwei Uhr zwanzig."""
     between = text[hour.end : minute.start]
@@ -76,11 +90,21 @@ def spell_number(value: int, language: str) -> str:
     return _SPELLERS[base_language(language)](value)
 
 
+def _is_after_digit(text: str, start: int) -> bool:
+    before = text[max(0, start - 2) : start].rstrip()
+    return before[-1:].isdigit()
+
+
 def _one_of(words: Iterable[str]) -> str:
     """Return a pattern of words, longer ones first."""
     longest_first = sorted(words, key=len, reverse=True)
     return f"(?:{'|'.join(longest_first)})"
 
+
+_ROMAN_UNITS = ["", *"I II III IV V VI VII VIII IX".split()]
+_ROMAN = lazy_pattern(
+    rf"(?<![\w-])(?=[IVX]{{2}})X{{0,3}}(?P<unit>{_one_of(_ROMAN_UNITS)})(?![\w-])"
+)
 
 # English
 
@@ -113,6 +137,7 @@ _EN_ORDINALS = _en_ordinals()
 _EN_WORD = _one_of([*_EN_CARDINALS, *_EN_ORDINALS])
 _EN_RUN = lazy_pattern(rf"(?<![\w-]){_EN_WORD}(?:(?:-| and | ){_EN_WORD})*(?![\w-])", re.IGNORECASE)
 _EN_SCALE = lazy_pattern("|".join(_EN_SCALES), re.IGNORECASE)
+_EN_SECOND = lazy_pattern(r"\bsecond(?:ly)?\b", re.IGNORECASE)
 _EN_BEFORE_TIME = lazy_pattern(r"\b(?:at|by|until|till|before|after|around|about) $", re.IGNORECASE)
 _EN_ARTICLE = lazy_pattern(r"\ba $", re.IGNORECASE)
 _EN_TOKEN = lazy_pattern(rf"(and )?({_EN_WORD})(?!\w)", re.IGNORECASE)
@@ -137,8 +162,7 @@ class _EnglishNumber:
         """Return whether the words have no other meaning: one, a second, the million in 10
         million."""
         words = text[self.start : self.end].lower()
-        before = text[max(0, self.start - 2) : self.start].rstrip()
-        is_multiplier = before[-1:].isdigit() and words in _EN_SCALES
+        is_multiplier = words in _EN_SCALES and _is_after_digit(text, self.start)
         return self.value > 1 and words != "second" and not is_multiplier
 
     def in_text(self, text: str) -> NumberWord:
@@ -263,6 +287,9 @@ def _find_german(text: str) -> Iterator[NumberWord]:
             value = _read_german(match["number"].lower())
         factor = 1_000_000 if match["million"] else 1
         if value is None or value * factor < 2 or _DE_AMBIGUOUS.fullmatch(match[0]):
+            continue
+        is_multiplier = value in (100, 1000) and _is_after_digit(text, match.start())
+        if is_multiplier:  # the tausend in 10 tausend
             continue
         is_ordinal = bool(match["ordinal"] or match["irregular"])
         yield NumberWord(match.start(), match.end(), value * factor, is_ordinal)

@@ -19,6 +19,7 @@ from nmt.text.number_words import (
     find_number_words,
     numbers_of_compounds,
     supports_number_words,
+    values_of_other_forms,
 )
 from nmt.text.sentences import count_sentences, split_sentences
 
@@ -102,8 +103,10 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
     # A large ordinal is no number, as in the thousandth time.
     in_words = _values(word for word in words if not word.is_ordinal or word.value <= MAX_SPELLED)
     in_translation = _values(find_number_words(text, tgt))
-    missing = in_words - (in_translation + _digit_values(text, _DIGITS, _GROUPED))
-    known = in_words + _digit_values(source, _DIGITS, _GROUPED)
+    in_other_forms = Counter(values_of_other_forms(text, tgt))
+    missing = in_words - (in_translation + in_other_forms + _digit_values(text, _DIGITS, _GROUPED))
+    known = in_words + Counter(values_of_other_forms(source, src))
+    known += _digit_values(source, _DIGITS, _GROUPED)
     numbers = in_translation + _digit_values(text, _WHOLE_NUMBER, _GROUPED)
     added = _without_compounds(numbers.keys() - known.keys(), source, src)
     if not (missing or added) or _CONVERTED.search(f"{source}\n{text}"):

@@ -60,6 +60,7 @@ def test_spelled_numbers_are_found_with_their_value(language: str) -> None:
             {"eine Million": 1_000_000, "zwei Millionen": 2_000_000},
         ),
         ("de", "Achte auf Hunderte und Zweifel", {}),
+        ("de", "14 tausend Gäste, zwei von 3 hundert", {"zwei": 2}),
         ("fr", "deux cents", {}),
     ],
 )
@@ -153,6 +154,29 @@ def test_number_problems(source: str, text: str, expected: list[str]) -> None:
 def test_numbers_in_other_words_are_not_added(source: str, text: str) -> None:
     assert list(number_problems(source, text, "de", "en")) == []
     assert list(number_problems(source, f"{text} It was 1984.", "de", "en")) != []
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("Das zweite Buch ist gut.", "The second book is good."),
+        ("Er wurde zweiter und sie dritte.", "He came second and she came third."),
+        ("Vor dem Zweiten Weltkrieg war er hier.", "Before World War II, he was here."),
+        ("Heinrich der Achtzehnte", "Henry XVIII"),
+        ("Heinrich der Neunte, Karl der Zwanzigste", "Henry IX, Charles XX"),
+        ("Kapitel XXIV ist lang.", "Chapter twenty-four is long."),
+        ("Etwa 14 tausend Gäste kamen.", "About 14 thousand guests came."),
+    ],
+)
+def test_ordinals_and_numerals_are_the_same_number(source: str, text: str) -> None:
+    assert list(number_problems(source, text, "de", "en")) == []
+
+
+def test_other_numerals_are_other_numbers() -> None:
+    changed = number_problems("Heinrich der Neunte", "Henry VIII", "de", "en")
+    assert list(changed) == ["number-changed: 9"]
+    changed = number_problems("Das dritte Buch ist gut.", "The second book is good.", "de", "en")
+    assert list(changed) == ["number-changed: 3"]
 
 
 def test_items_of_lists() -> None:

@@ -50,16 +50,21 @@ _SENTENCE_STARTS = (
     "|Und|Aber|Doch|Denn|Da|Dann|Danach|Dort|Hier|Jetzt|Heute|Als|Wenn|Weil|Wer|Was|Wie|Wo|Warum"
     "|In|Im|Am|An|Auf|Bei|Für|Mit|Nach|Seit|Von|Vor|Zu|Zum|Zur"
 )
-_GERMAN_ORDINAL = lazy_pattern(
-    rf"(?P<determiner>(?<!\w)(?i:{_DETERMINERS}) )?(?<![\w.,])(?P<number>\d{{1,3}})\. "
+_BETWEEN_ORDINALS = rf"(?:\.,? (?:(?:und|oder|bis|sowie) )?(?:(?:{_DETERMINERS}) )?|\.[–-])"
+_GERMAN_ORDINALS = lazy_pattern(
+    rf"(?P<determiner>(?<!\w)(?i:{_DETERMINERS}) )?(?<![\w.,])"
+    rf"(?P<numbers>\d{{1,3}}(?:{_BETWEEN_ORDINALS}\d{{1,3}}){{0,9}})\. "
     rf"(?(determiner)(?!(?:{_SENTENCE_STARTS})\b)[A-ZÄÖÜ]|(?:{_ORDINAL_NOUNS}))"
 )
-"""An ordinal number such as 3. Mai or der 2. Versuch, and the first letter after it."""
+"""Ordinal numbers such as 3. Mai, der 2. Versuch or im 19. und 20. Jahrhundert, and the first
+letter after them."""
+_DAY_AND_MONTH = r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\."
 _AFTERNOON = lazy_pattern(
     r"(?<![\w.,:])(?:(?:1[3-9]|2[0-4])(?:[.:]\d\d)? Uhr|\d{1,2}(?:[.:]\d\d)? ?p\.?m)\b",
     re.IGNORECASE,
 )
 """A time that German counts from midnight, and English from noon."""
+_DIGITS = lazy_pattern(r"\d+")
 _START, _END = r"(?<!\w)", r"(?!\w)"
 _NUMBER_START = r"(?<![\w.,:/-])"
 _NUMBER = r"[-+−]?\d+(?:[.,:/'’\u202f\u00a0-]\d+)*"
@@ -164,6 +169,7 @@ _PATTERNS = {
             r" ()-]{9})(?!\w|-\d)"
         ),
         rf"{_NUMBER_START}\d+(?:[./-]\d+){{2,}}{_END}",
+        rf"(?-i:{_NUMBER_START}{_DAY_AND_MONTH}(?= [a-zäöüß]))",  # a German date in a sentence
         rf"{_NUMBER_START}\d{{5,}}{_END}",
         rf"{_NUMBER_START}\d{{1,3}}(?:[,.]\d{{3}})+(?:[.,]\d+)?{_END}",
     ],
@@ -288,14 +294,17 @@ def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[Protec
 
 def _numbers_in_other_words(text: str) -> set[int]:
     """Return the starts of the numbers whose translation may be another number or a word."""
-    starts = {match.start("number") for match in _GERMAN_ORDINAL.finditer(text)}
-    return starts.union(match.start() for match in _AFTERNOON.finditer(text))
+    starts = {match.start() for match in _AFTERNOON.finditer(text)}
+    for ordinals in _GERMAN_ORDINALS.finditer(text):
+        numbers = _DIGITS.finditer(text, *ordinals.span("numbers"))
+        starts.update(number.start() for number in numbers)
+    return starts
 
 
 def find_german_ordinals(text: str) -> list[ProtectedSpan]:
     """Return the ordinal numbers of a German text, each with the first letter of the next word."""
-    matches = _GERMAN_ORDINAL.finditer(text)
-    return [ProtectedSpan(match.start("number"), match.end(), "ordinal") for match in matches]
+    matches = _GERMAN_ORDINALS.finditer(text)
+    return [ProtectedSpan(match.start("numbers"), match.end(), "ordinal") for match in matches]
 
 
 def enclosing(start: int, end: int, spans: Sequence[ProtectedSpan]) -> ProtectedSpan | None:

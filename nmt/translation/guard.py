@@ -224,7 +224,8 @@ class Guard:
         for span, protected in zip(fixed, spans, strict=True):
             if protected.kind in NUMERIC_KINDS:
                 following = text[span.end : span.end + MAX_MEASURE_LENGTH]
-                number = localize_decimal(span.translation, following, *self.languages)
+                number = span.translation.removesuffix(".")  # of a date such as 24.12.
+                number = localize_decimal(number, following, *self.languages)
                 span = replace(span, translation=number)
             localized.append(span)
         return localized

@@ -321,6 +321,9 @@ def test_sentences_in_windows_add_up_to_the_text(text: str, max_window: int) -> 
         "Im 2. Quartal stieg der Umsatz.",
         "Ich sehe ihn zum 3. Mal.",
         "Sein 21. Geburtstag war am 3. Mai.",
+        "Im 19. und 20. Jahrhundert war das anders.",
+        "Das ist nach dem 80. oder dem 131. Kilometer.",
+        "Der 1., 2. und 3. Platz waren weg, vom 3.–5. Mai.",
         "Ludwig der 14.",
     ],
 )

@@ -60,10 +60,11 @@ _GERMAN_ORDINALS = lazy_pattern(
 letter after them."""
 _DAY_AND_MONTH = r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\."
 _AFTERNOON = lazy_pattern(
-    r"(?<![\w.,:])(?:(?:1[3-9]|2[0-4])(?:[.:]\d\d)? Uhr|\d{1,2}(?:[.:]\d\d)? ?p\.?m)\b",
+    r"(?<![\w.,:])(?:(?:00?|1[3-9]|2[0-4])(?:[.:]\d\d)? Uhr"
+    r"|12(?:[.:]\d\d)? ?a\.?m|\d{1,2}(?:[.:]\d\d)? ?p\.?m)\b",
     re.IGNORECASE,
 )
-"""A time that German counts from midnight, and English from noon."""
+"""A time that German counts from midnight, and English from noon, or from 12."""
 _DIGITS = lazy_pattern(r"\d+")
 _START, _END = r"(?<!\w)", r"(?!\w)"
 _NUMBER_START = r"(?<![\w.,:/-])"

@@ -55,6 +55,7 @@ from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line, as_fixed_spans, with_language
 from nmt.translation.stand_ins import Substitution, digits_for_words, substitute
 from nmt.translation.terms import TERM_DOUBTFUL
+from nmt.translation.times import correct_times, localize_time
 from nmt.translation.translator import Translator, as_lines, check_lines
 
 if TYPE_CHECKING:
@@ -226,6 +227,7 @@ class Guard:
                 following = text[span.end : span.end + MAX_MEASURE_LENGTH]
                 number = span.translation.removesuffix(".")  # of a date such as 24.12.
                 number = localize_decimal(number, following, *self.languages)
+                number = localize_time(number, following)
                 span = replace(span, translation=number)
             localized.append(span)
         return localized
@@ -389,6 +391,9 @@ class _GuardedChunk:
         has_spaces = _SPACES.search(line.text)
         for found in translations:
             translation = _restore_formats(line, found)
+            if not line.is_constrained:
+                text = correct_times(line.text, translation.text, *self.guard.languages)
+                translation = replace(translation, text=text)
             if not has_spaces:
                 translation = replace(translation, text=_SPACES.sub(" ", translation.text))
             if translation.text not in known:

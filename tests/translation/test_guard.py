@@ -112,7 +112,7 @@ from nmt.translation.terms import (
         ("Am 3. Mai und im 19. Jahrhundert.", []),
         ("Der 2. Weltkrieg, ein 3. Versuch und Mitte 20. Jahrhundert.", []),
         ("Ludwig der 14. Er war der 3. und ich bin 30. Tom ist 5.", ["14", "3", "30", "5"]),
-        ("Um 16 Uhr, 16.30 Uhr, 4 p.m. oder 4:30 pm.", []),
+        ("Um 0 Uhr, 16 Uhr, 16.30 Uhr, 4 p.m., 4:30 pm oder 12 a.m.", []),
         ("Um 8 Uhr, um 8.30 Uhr oder 4 a.m.", ["8", "8.30", "4"]),
         ("Im 19. und 20. Jahrhundert, vom 3. bis zum 5. Mai und am 7., 8. und 9. Juni", []),
         ("Vom 24.12. bis zum 31.12. dauert es 7.9 s.", ["24.12.", "31.12.", "7.9 s"]),
@@ -696,6 +696,13 @@ def test_only_the_number_itself_gets_another_format(
     guard = scripted(translator, lambda line, search: [text])
     [[best]] = guard.stream([[source]])
     assert (best.text, best.warnings) == (expected, ())
+    assert len(guard.translator.requests) == 1
+
+
+def test_times_are_in_the_same_half_of_the_day(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Er kommt um 4 Uhr."])
+    [[best]] = guard.stream([["He comes at 4 p.m."]])
+    assert (best.text, best.warnings) == ("Er kommt um 16 Uhr.", ())
     assert len(guard.translator.requests) == 1
 
 

@@ -1,0 +1,93 @@
+"""Times of day in German, which counts the hours from midnight, and English, which counts from
+noon, too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nmt.text.language_codes import base_language
+from nmt.text.lazy_pattern import lazy_pattern
+from nmt.text.spans import apply_edits
+
+_MINUTES_OF_DAY = 24 * 60
+_NOON = 12 * 60
+_CLOCK = r"(?<![\w.,:])(?P<hour>\d{1,2})(?:[.:](?P<minute>[0-5]\d))?"
+_GERMAN = lazy_pattern(
+    rf"{_CLOCK}\sUhr\b(?:\s(?:(?P<first_half>früh|morgens|vormittags)"
+    r"|(?P<second_half>nachmittags|abends)|(?P<either_half>mittags|nachts)))?"
+)
+_ENGLISH = lazy_pattern(
+    rf"{_CLOCK}(?P<half>\s?[ap]\.?m\b(?:\.(?=,|\s+(?-i:[a-z])))?)", re.IGNORECASE
+)
+"""A time, without the period that ends its sentence, too."""
+_WITH_POINT = lazy_pattern(r"\d{1,2}\.[0-5]\d")
+_HALVES = ("first_half", "second_half")
+_OTHER_HALF = str.maketrans("apAP", "paPA")
+
+Edit = tuple[int, int, str]
+
+
+def localize_time(number: str, following: str) -> str:
+    """Return 8:30 for the number of a German time such as 8.30 Uhr, and others as they are."""
+    is_time = _WITH_POINT.fullmatch(number) and re.match(r"\sUhr\b", following)
+    return number.replace(".", ":") if is_time else number
+
+
+def correct_times(source: str, text: str, src: str, tgt: str) -> str:
+    """Return a translation whose times are in the same half of the day as in the source: models
+    translate 20:15 Uhr as 8:15 a.m., and 2 p.m. as 2 Uhr.
+
+    Only translations between English and German are changed.
+    """
+    languages = (base_language(src), base_language(tgt))
+    if languages == ("de", "en"):
+        known: dict[int, bool] = {}
+        for time in _GERMAN.finditer(source):
+            # 8 Uhr may be in the evening.
+            known[_minutes(time)] = bool(
+                not 0 < int(time["hour"]) <= 12 or time.lastgroup in _HALVES
+            )
+        return apply_edits(text, _english_edits(known, text))
+    if languages == ("en", "de"):
+        times = set(map(_minutes, _ENGLISH.finditer(source)))
+        return apply_edits(text, _german_edits(times, text))
+    return text
+
+
+def _english_edits(known: dict[int, bool], text: str) -> Iterator[Edit]:
+    """Yield the edits of English times.
+
+    Args:
+        known: the times of the source, and whether their half of the day is certain.
+        text: the translation.
+    """
+    for match in _ENGLISH.finditer(text):
+        time = _minutes(match)
+        other = (time + _NOON) % _MINUTES_OF_DAY
+        if int(match["hour"]) > 12:  # 14:05 p.m.
+            yield *match.span("half"), ""
+        elif time not in known and known.get(other):
+            yield *match.span("half"), match["half"].translate(_OTHER_HALF)
+
+
+def _german_edits(known: set[int], text: str) -> Iterator[Edit]:
+    for match in _GERMAN.finditer(text):
+        time = _minutes(match)
+        other = (time + _NOON) % _MINUTES_OF_DAY
+        has_daytime = match.lastgroup not in ("hour", "minute")
+        if not has_daytime and time not in known and other in known:
+            yield *match.span("hour"), str(other // 60)
+
+
+def _minutes(time: re.Match[str]) -> int:
+    """Return the minutes since midnight."""
+    groups = time.groupdict()
+    hour = int(time["hour"])
+    half = (groups.get("half") or "").lower()
+    if half and hour <= 12:
+        hour %= 12
+    is_after_noon = "p" in half or groups.get("second_half")
+    if is_after_noon and hour < 12:
+        hour += 12
+    return (60 * hour + int(time["minute"] or 0)) % _MINUTES_OF_DAY

@@ -31,6 +31,8 @@ _END_AFTER_WORD = lazy_pattern(
 )
 """The space after a quoted sentence, and after words that sentencex takes for abbreviations, such
 as me for Maine."""
+_ABBREVIATION = lazy_pattern(r"(?:[A-ZÄÖÜ]\. ?){2,4}")
+"""An abbreviation before a sentence, such as P.S."""
 _CJK_SENTENCE_MARKS = "。！？｡"
 """Marks that end a sentence without whitespace after them."""
 _CLOSING_MARKS = "」』”’）)】》〉\"'"
@@ -167,6 +169,8 @@ def _is_boundary(
 ) -> bool:
     """Return whether the text may be split between a part and the start of the next one."""
     end = part[1]
+    if _ABBREVIATION.fullmatch(text, *part):
+        return False
     if end == next_start:
         start = max(part[0], end - _MAX_CLOSING_MARKS)
         words = text[start:end].rstrip(_CLOSING_MARKS)

@@ -333,6 +333,14 @@ def test_no_german_sentence_ends_in_an_ordinal_number(sentence: str) -> None:
     assert sentences == [sentence, "Er war 30.", "Dann ging er."]
 
 
+def test_no_sentence_is_an_abbreviation() -> None:
+    for text in ("P.S. Call me at home.", "I am tired. N. B. The dog is here."):
+        *_, last = split_sentences(text, "en")
+        assert text[slice(*last)].startswith(("P.S. Call", "N. B. The"))
+    sentences = split_sentences("He lives in the U.S. She does not.", "en")
+    assert len(sentences) == 2
+
+
 def test_sentences_end_without_whitespace_after_marks_of_chinese_and_japanese() -> None:
     for text in ("我看见你。|你看见我！|好。", "「私は見た。」|「彼も見た！」|はい。"):
         sentences = text.split("|")

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from nmt.text.lazy_pattern import lazy_pattern
+from nmt.text.tokenizer import Tokenizer
 from nmt.text.whitespace import inline, with_surrounding_whitespace
+from nmt.translation.items import inside_sentence
 from nmt.translation.periods import without_added_period
 from nmt.translation.pieces import part_of_line, word_indices_at
 from nmt.translation.result import Part, Translation, concatenate
@@ -43,8 +45,15 @@ def split_at_spans(line: Line) -> Iterator[Gap]:
         yield Gap(span, match[0], text, start)
 
 
-def join_gaps(line: Line, gaps: Sequence[Gap], translations: Iterable[Translation]) -> Translation:
-    """Return the translation of a line from those of its gaps, with the whitespace around it."""
+def join_gaps(
+    line: Line,
+    gaps: Sequence[Gap],
+    translations: Iterable[Translation],
+    tokenizer: Tokenizer,
+    language: str,
+) -> Translation:
+    """Return the translation of a line into a language from those of its gaps, with the whitespace
+    around it."""
     offsets = chain.from_iterable((gap.span.start, gap.start) for gap in gaps)
     word_indices = iter(word_indices_at(line.text, offsets))
     parts: list[Part] = []
@@ -55,8 +64,21 @@ def join_gaps(line: Line, gaps: Sequence[Gap], translations: Iterable[Translatio
         parts += [
             Part(Translation(span_text, alignment=alignment), "", next(word_indices)),
             Part(Translation(inline(gap.punctuation))),
-            Part(without_added_period(gap.text, translation), "", next(word_indices)),
+            Part(_cased(gap.text, translation, tokenizer, language), "", next(word_indices)),
         ]
     joined = concatenate(parts)
-    text = with_surrounding_whitespace(joined.text.strip(), line.text)
-    return replace(joined, text=text)
+    text = joined.text.strip()
+    if line.text.strip()[:1].isupper():
+        text = text[:1].upper() + text[1:]
+    return replace(joined, text=with_surrounding_whitespace(text, line.text))
+
+
+def _cased(
+    source: Line, translation: Translation, tokenizer: Tokenizer, language: str
+) -> Translation:
+    """Return the translation of a gap without an added period, and in lower case if the gap is."""
+    translation = without_added_period(source, translation)
+    if not source.text[:1].islower():
+        return translation
+    text = inside_sentence(translation.text, source.text, tokenizer, language)
+    return replace(translation, text=text)

@@ -575,8 +575,12 @@ class _GuardedChunk:
         for line, gaps, n_bests in zip(
             lines, gaps_of_lines, self._translate_parts(texts), strict=True
         ):
+            if not gaps:
+                yield []
+                continue
             best = [n_best[0] for n_best in n_bests]
-            yield [join_gaps(line, gaps, best)] if gaps else []
+            target = self.guard.languages[1]
+            yield [join_gaps(line, gaps, best, self.guard.tokenizer, target)]
 
 
 def _is_applied(span: FixedSpan, translation: Translation) -> bool:

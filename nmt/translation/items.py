@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nmt.text.language_codes import base_language
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.tokenizer import Tokenizer
 from nmt.translation.content import split_items
 from nmt.translation.periods import without_added_period
 from nmt.translation.result import Translation
 from nmt.translation.segments import Line
 
+_ORDINARY_WORD = lazy_pattern(r"(?!I\b)[^\W\d_](?=\W|[^\W\d_A-ZÄÖÜ]+\b)")
+"""A word that is neither an abbreviation nor the English I."""
 CONJUNCTIONS = ({"en": "and", "de": "und"}, {"en": "or", "de": "oder"})
 
 
@@ -23,9 +26,10 @@ def join_items(
     for item, translation, mark in zip(items, translations, [*separators, ""], strict=True):
         without_period = without_added_period(Line(item), translation).text
         begins_with_name = without_period.split()[:1] == item.split()[:1]
-        result += (
-            without_period if begins_with_name else _inside_sentence(without_period, tokenizer)
-        )
+        if begins_with_name:
+            result += without_period
+        else:
+            result += inside_sentence(without_period, item, tokenizer, languages[1])
         result += _translate_separator(mark, *languages)
     return result
 
@@ -39,10 +43,17 @@ def _translate_separator(text: str, src: str, tgt: str) -> str:
     return text
 
 
-def _inside_sentence(text: str, tokenizer: Tokenizer) -> str:
-    """Return a translated item in lower case, unless the tokenizer knows its capitalized form
-    better."""
+def inside_sentence(text: str, source: str, tokenizer: Tokenizer, language: str) -> str:
+    """Return the translation of a part of a sentence in lower case, unless it begins with a noun or
+    name: the tokenizer knows its capitalized form better.
+
+    Outside of German, what the source writes in lower case is none.
+    """
+    if not _ORDINARY_WORD.match(text):
+        return text
     in_lower_case = text[:1].lower() + text[1:]
+    if source[:1].islower() and base_language(language) != "de":
+        return in_lower_case
     capitalized_ids, lower_case_ids = tokenizer.encode_batch([text, in_lower_case], target=True)
     is_noun = len(capitalized_ids) <= len(lower_case_ids)
-    return text if is_noun or not text[1:].islower() else in_lower_case
+    return text if is_noun else in_lower_case

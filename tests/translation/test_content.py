@@ -20,6 +20,7 @@ from nmt.translation.content import (
     number_problems,
     unbalanced_marks,
 )
+from nmt.translation.items import inside_sentence
 from nmt.translation.marks import restore_marks
 from nmt.translation.segments import FixedSpan, Line
 from nmt.translation.stand_ins import digits_for_words
@@ -177,6 +178,26 @@ def test_other_numerals_are_other_numbers() -> None:
     assert list(changed) == ["number-changed: 9"]
     changed = number_problems("Das dritte Buch ist gut.", "The second book is good.", "de", "en")
     assert list(changed) == ["number-changed: 3"]
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "text", "expected"),
+    [
+        ("en", "etwas", "One wants it", "one wants it"),
+        ("en", "der Text", "The text of Tom", "the text of Tom"),
+        ("en", "ein Hund", "A dog", "a dog"),
+        ("en", "ich will", "I want", "I want"),
+        ("en", "die NASA", "NASA", "NASA"),
+        ("en", "Boston", "Boston", "Boston"),  # names and nouns are what the tokenizer knows
+        ("de", "dogs", "Hunde", "Hunde"),
+    ],
+)
+def test_case_inside_a_sentence(language: str, source: str, text: str, expected: str) -> None:
+    class Stub:
+        def encode_batch(self, texts: list[str], *, target: bool) -> list[list[int]]:
+            return [[1] if text[0].isupper() else [1, 2] for text in texts]
+
+    assert inside_sentence(text, source, Stub(), language) == expected
 
 
 def test_items_of_lists() -> None:

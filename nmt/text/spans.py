@@ -80,7 +80,8 @@ ICU_MESSAGE = (
     rf"\{{\s?\w+\s?,\s?(?:plural|select|selectordinal|choice)\b(?:[^{{}}]|{_NESTED}){{1,999}}\}}"
 )
 """A message with variants in the formats of ICU and Java, as a regular expression."""
-_SYMBOLS = "©®™§¶†‡•±×÷¼½¾\u2150-\u215e\u2200-\u22ff\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"  # noqa: E501
+_FRACTIONS = "¼½¾\u2150-\u215e"
+_SYMBOLS = f"©®™§¶†‡•±×÷{_FRACTIONS}\u2200-\u22ff\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"  # noqa: E501
 """Marks, fractions, operators, arrows, pictures and emojis, as a character class."""
 
 BLANK = "blank"
@@ -180,7 +181,10 @@ _PATTERNS = {
         r"[A-Z\d]{1,20}(?:-[A-Z\d]{1,20}){0,5}(?![\w-]))",
         r"(?-i:(?<![\w.,:/-])[A-Za-z]{1,3}\d{1,9}[A-Za-z]{0,2}(?:-\d[\dA-Za-z]{0,20}){0,5}(?![\w-]|[.,]\d))",
     ],
-    "number": [rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d)"],
+    "number": [
+        rf"{_NUMBER_START}\d{{1,4}}[ \u00a0\u202f]?[{_FRACTIONS}]",  # 1½
+        rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d)",
+    ],
     # The last one, so that no other span changes.
     BLANK: [
         rf"{_START}_{{2,}}(?:[./-]_{{2,}}){{1,5}}(?!\w|\.\w|\(\))",  # a date

@@ -109,6 +109,7 @@ from nmt.translation.terms import (
             "It was 50 ₹ or ₽5, 50 µg ± 3, ¼ at 2024-05-17T10:11:12Z.",
             ["50 ₹", "₽5", "50 µg", "±", "3", "¼", "2024-05-17T10:11:12Z"],
         ),
+        ("Mix 1½ cups, 2 ¼ l and ¾ l, or 3 more.", ["1½", "2 ¼", "¾", "3"]),
         ("Am 3. Mai und im 19. Jahrhundert.", []),
         ("Der 2. Weltkrieg, ein 3. Versuch und Mitte 20. Jahrhundert.", []),
         ("Ludwig der 14. Er war der 3. und ich bin 30. Tom ist 5.", ["14", "3", "30", "5"]),
@@ -431,6 +432,8 @@ def test_equivalent_formats() -> None:
         ("3.5", " million people", "3,5"),
         ("2.5", " to 3.5 hours", "2,5"),
         ("2.5-3.5", " hours", "2,5-3,5"),
+        ("1.5", " hectares", "1,5"),
+        ("2.5", " megabytes of tea", "2,5"),
         ("3.5", " is a version", "3.5"),
         ("3.8", " and 3.9 run", "3.8"),
         ("1.234 EUR", "", "1.234 EUR"),
@@ -990,6 +993,12 @@ def test_a_lost_span_is_replaced_by_a_name(translator: Translator) -> None:
             lambda line, search: ["Schreib Toms Peter!" if "Tom" in line.text else "Ja."],
         )
         assert "Toms" not in inflected.translate([line])[0]
+
+
+def test_a_line_in_pieces_begins_with_a_capital_as_in_the_source(translator: Translator) -> None:
+    translations = {"Gado be": "go Ba", "Be ga.": "Be do."}
+    guard = scripted(translator, lambda line, search: [translations.get(line.text.strip(), "")])
+    assert guard.translate(["Gado be A1-B2 Be ga."]) == ["Go Ba A1-B2 Be do."]
 
 
 def test_a_lost_number_becomes_a_constraint(translator: Translator) -> None:

@@ -32,7 +32,8 @@ _BEFORE_MEASURE = lazy_pattern(
     r"|per ?cent|percentage|times|square|cubic|metric|feet|foot|inch(?:es)?"
     r"|(?:kilo|centi|milli)?(?:met(?:er|re)|gram)s?|(?:second|minute|hour|day|week|month|year|point|star|degree|mile|yard|ton|tonne|pound"
     r"|ounce|lit(?:er|re)|gallon|acre|hectare|knot|kilo|cup|(?:table|tea)spoon|serving|portion|slice"
-    r"|(?:kilo)?calorie|(?:kilo|mega|giga|tera)?(?:byte|bit|watt|hertz|joule)|decade|euro|dollar|cent|volt|amp)s?)\b)",
+    r"|(?:kilo)?calorie|(?:kilo|mega|giga|tera)?(?:byte|bit|watt|hertz|joule)|decade|euro|dollar"
+    r"|cent|volt|amp)s?)\b)",
     re.IGNORECASE,
 )
 """What shows in English that a number with a point is no version or section."""

@@ -68,6 +68,8 @@ _LIST = lazy_pattern(
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _QUOTES = '"“”„«»‟'
 QUOTE = lazy_pattern(f"[{_QUOTES}]")
+_SINGLE_QUOTED = lazy_pattern(r"(?<![\w'’])['‘‚][^'‘’‚]*['‘’](?![\w'])")
+"""A text in single quotation marks, but not after an apostrophe in or at the end of a word."""
 
 
 def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
@@ -221,7 +223,11 @@ def unbalanced_marks(source: str, text: str) -> list[str]:
         if num_pairs and not text.count(opening) == text.count(closing) == num_pairs:
             marks.append(opening)
     num_quotes = len(QUOTE.findall(source))
-    if num_quotes and num_quotes % 2 == 0 and len(QUOTE.findall(text)) != num_quotes:
+    num_translated = len(QUOTE.findall(text))
+    has_pairs = num_quotes > 0 and num_quotes % 2 == 0
+    if has_pairs and num_translated < num_quotes:
+        num_translated += 2 * len(_SINGLE_QUOTED.findall(text))
+    if has_pairs and num_translated != num_quotes:
         marks.append('"')
     return marks
 

@@ -117,6 +117,9 @@ def test_number_words_become_digits_and_words_again() -> None:
         ("He (my brother) sleeps.", "Er, mein Bruder, schläft.", ["unbalanced: ("]),
         ('He said, "I sleep."', "Er sagte: „Ich schlafe.", ['unbalanced: "']),
         ('He said, "I sleep."', "Er sagte: „Ich schlafe.“", []),
+        ('The file "a" is "b".', "Die Datei 'a' ist ‚b‘.", []),
+        ('Read " ".', "Lies ' '.", []),  # a protected span
+        ('The "dogs" sleep.', "Toms' Hunde sind's.", ['unbalanced: "']),
         ('The 5" pipe.', "Das 5-Zoll-Rohr.", []),
     ],
 )

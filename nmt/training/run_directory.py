@@ -145,10 +145,10 @@ def truncate_metrics(run: Path, step: int, *, validated: bool) -> None:
                 values["step"] < step
                 or (values["step"] == step and (validated or "best_metric_value" not in values))
             )
-        except (ValueError, TypeError, KeyError):  # truncated by a kill, or of another program
+        except (ValueError, TypeError, KeyError):  # damaged by a kill, or of another program
             return False
 
     path = run / "metrics.jsonl"
     if path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = path.read_text("utf-8", errors="replace").splitlines(keepends=True)
         write_text(path, "".join(filter(is_kept, lines)))

@@ -548,7 +548,7 @@ def test_options_of_a_finished_run_that_have_no_effect_are_rejected(
 def test_lines_of_another_program_in_the_metrics_are_removed(nmt: CommandLine) -> None:
     path = nmt.directory / "runs/tiny/metrics.jsonl"
     before = path.read_text()
-    path.write_text('{"a": 1}\n5\nnull\n' + before)
+    path.write_bytes(b'{"a": 1}\n5\nnull\n\xff\x00\n' + before.encode())
     nmt.run("train", "--run", "runs/tiny", "--resume", "--set", "train.steps=22")
     assert path.read_text().startswith(before)
 

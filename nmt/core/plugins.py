@@ -388,7 +388,7 @@ def _import(module: str) -> None:
         except NMTError as error:
             raise ConfigError(f"plug-in {module}: {error.message}", error.hint) from None
         except ModuleNotFoundError as error:
-            if error.name == module:
+            if f"{module}.".startswith(f"{error.name}."):  # or a package that it is in
                 raise ConfigError(*_explain_missing(module)) from None
             raise _import_error(module, error) from None
         except (Exception, SystemExit) as error:
@@ -409,6 +409,8 @@ def _import_error(module: str, error: BaseException) -> ConfigError:
 def _explain_missing(module: str) -> tuple[str, str]:
     """Return the message and the hint for a module that is not there."""
     hint = f"install it, or add its directory to PYTHONPATH: PYTHONPATH=. if {module}.py is here"
+    if module.endswith(".py"):
+        hint = f"write the name of the module, without .py: {module.removesuffix('.py')}"
     return f"there is no module {module} to import as a plug-in", hint
 
 

@@ -120,6 +120,7 @@ def save(
         progress,
         tokenizer,
         {WEIGHTS: weights, TRAINING: training},
+        "free disk space and continue with --resume; earlier checkpoints are intact",
     )
 
 
@@ -128,6 +129,7 @@ def _write(
     progress: Progress,
     tokenizer: str,
     files: Mapping[str, Mapping[str, Tensor]],
+    hint: str = "free disk space",
     **more_meta: Any,
 ) -> Path:
     from safetensors import SafetensorError
@@ -150,8 +152,7 @@ def _write(
             (work / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
-            f"cannot save {path}: {getattr(error, 'strerror', None) or error}",
-            "free disk space and continue with --resume; earlier checkpoints are intact",
+            f"cannot save {path}: {getattr(error, 'strerror', None) or error}", hint
         ) from None
     return path
 

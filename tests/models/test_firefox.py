@@ -7,8 +7,11 @@ import gzip
 import io
 import json
 import re
+import resource
 import shutil
 import struct
+import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -317,11 +320,27 @@ def test_a_part_of_a_model_is_no_model(bare: CommandLine, student: Path) -> None
 def test_a_model_without_languages_in_its_names(bare: CommandLine, student: Path) -> None:
     (student / MODEL).rename(student / "model.bin")  # as a model of CTranslate2 is named
     (student / VOCAB).rename(student / "vocab.spm")
+    unnamed = bare.run("import", student, "--run", "unnamed")
+    assert "the languages of the model are unknown" in unnamed.err
     bare("translate", "--model", student, "hi").assert_fails(
         1, "has the format of another toolkit", f"hint: import it: nmt import {student}"
     )
-    bare.run("import", student, "--run", "run", "--src-lang", "en", "--tgt-lang", "de")
+    named = bare.run("import", student, "--run", "run", "--src-lang", "en", "--tgt-lang", "de")
+    assert "unknown" not in named.err
     assert config_io.load(bare.directory / "run/config.yaml").data.tgt == "de"
+
+
+def test_a_full_disk_names_the_run(bare: CommandLine, student: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (student / MODEL).stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, limits[1]))
+    try:
+        done = bare("import", student, "--run", "run")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    done.assert_fails(1, "cannot save run/step-000000: ", "hint: free disk space")
+    assert "--resume" not in done.err
+    assert not (bare.directory / "run").exists()
 
 
 def test_shortlists_are_learned_from_named_corpora(bare: CommandLine, student: Path) -> None:

@@ -274,6 +274,7 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     """Write the run of an imported model. The caller holds the lock of the run."""
     import torch
 
+    from nmt.models.importers.common import UNKNOWN_LANGUAGES
     from nmt.runs import checkpoint, model_card
     from nmt.runs.model_files import write_run_files
     from nmt.runs.quantization import quantize_calibrated, write_multipliers
@@ -291,10 +292,22 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         quantized = quantize_calibrated(matrices, model.multipliers)
         weights = dict(model.weights)
         weights |= {name: torch.from_numpy(array) for name, array in quantized.items()}
-        saved = checkpoint.save(work, checkpoint.Progress(), weights, {}, model.tokenizer.checksum)
+        try:
+            saved = checkpoint.save(
+                work, checkpoint.Progress(), weights, {}, model.tokenizer.checksum
+            )
+        except CheckpointError as error:
+            message = error.message.replace(str(work), str(run))
+            raise CheckpointError(message, "free disk space") from None
         if model.multipliers:
             write_multipliers(saved, model.multipliers)
         if model.shortlist:
             model.shortlist.save(work)
     model_card.write_card(run)
     log(f"imported {record['source']} to {run} (license {record['license']})")
+    languages = model.config.data.src, model.config.data.tgt
+    if {*languages} & {*UNKNOWN_LANGUAGES}:
+        log(
+            "warning: the languages of the model are unknown; to name them, import it with"
+            " --src-lang and --tgt-lang"
+        )

@@ -8,6 +8,7 @@ training pipeline. Larger magnitudes are clipped.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -49,12 +50,14 @@ from nmt.models.marian_binary import OPTIONS, Item, Quantized
 from nmt.runs.model_files import LoadedModel
 from nmt.search.shortlist import Shortlist
 from nmt.text.separate_tokenizer import SeparateTokenizer
-from nmt.text.tokenizer import BOS, PAD, Tokenizer
+from nmt.text.tokenizer import BOS, PAD, Tokenizer, load_processor
 
 MULTIPLE = 64
 """The widths of matrices are multiples of this number, and of 8 the vocabulary, in the integer
 products of Firefox."""
 NUM_DEVIATIONS = 1.1
+_BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
+_BYTE_PIECES = re.compile(f"(?:{_BYTE_PIECE.pattern})+")
 SUPPORTED: dict[str, Collection[object]] = {
     "decoder": ("ssru",),
     "norm_epsilon": (1e-6,),
@@ -310,4 +313,15 @@ def load(directory: Path) -> Translate:
     files += directory.glob(SHORTLISTS)
     contents = [file.read_bytes() for file in files]
     translator = fxtranslate.Translator(model.read_bytes(), *contents)
-    return lambda sentences: [translator.translate(sentence) for sentence in sentences]
+    processor = load_processor(contents[1])
+
+    def decode(match: re.Match[str]) -> str:
+        # fxtranslate returns the names of byte pieces. Marian, as Firefox has it, decodes them.
+        text: str = processor.decode_pieces(_BYTE_PIECE.findall(match[0]))
+        return text
+
+    def translate(sentences: Sequence[str]) -> list[str]:
+        outputs = map(translator.translate, sentences)
+        return [_BYTE_PIECES.sub(decode, output) for output in outputs]
+
+    return translate

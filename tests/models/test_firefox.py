@@ -545,6 +545,17 @@ def test_translations_are_those_of_firefox(student: Path, has_shortlist: bool) -
     assert [text.strip() for text in translations] == [text.strip() for text in expected]
 
 
+def test_byte_pieces_of_firefox_are_decoded(student: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Translator:
+        def __init__(self, *files: bytes) -> None: ...
+
+        def translate(self, sentence: str) -> str:
+            return f"{sentence} <0xE2><0x98><0x83>! <0x82><0x41>"
+
+    monkeypatch.setitem(sys.modules, "fxtranslate", types.SimpleNamespace(Translator=Translator))
+    assert firefox.load(student)(["A", "B"]) == ["A \u2603! \ufffdA", "B \u2603! \ufffdA"]
+
+
 def mozilla_vocabulary(lines: list[str], vocab_size: int) -> bytes:
     """Return a SentencePiece model whose first ids are </s> and <unk>, as those of Mozilla."""
     model = io.BytesIO()

@@ -27,7 +27,7 @@ SourceArgument = Annotated[
     str | None,
     typer.Argument(
         help=(
-            "Source file; or a table (.csv, .tsv, .jsonl, .parquet) or .tmx file with both"
+            "Source file; or a table (.csv, .tsv, .jsonl, .parquet), .tmx file or archive with both"
             " languages; or files(...) with options."
         ),
         show_default=False,
@@ -67,9 +67,9 @@ class CorpusInputs:
 
 def has_both_languages(name: str) -> bool:
     """Return whether a file, or the spec of a corpus, has both languages."""
-    from nmt.data.sources.files import pair_format
+    from nmt.data.sources import files
 
-    return _is_spec(name) or bool(pair_format(Path(name)))
+    return _is_spec(name) or files.has_both_languages(Path(name))
 
 
 def _is_spec(name: str) -> bool:
@@ -95,8 +95,8 @@ def file_corpora(
         return pair_corpus(src, src_lang, tgt_lang, encoding_errors, with_tests=with_tests)
     src_path = Path(src)
     for path in (src_path, tgt):
-        if pair_format(path) not in ("", "tsv"):
-            raise UsageError(f"{path} has both languages", f"pass one file: nmt data check {path}")
+        if pair_format(path) != "tsv" and has_both_languages(str(path)):
+            raise UsageError(f"{path} has both languages", "pass this file alone")
     open_text(src_path).close()  # before test sets are downloaded
     languages = (src_lang or _language_of_file(src_path), tgt_lang or _language_of_file(tgt))
     read_files = partial(read_pairs, src_path, tgt, errors=encoding_errors)
@@ -130,7 +130,8 @@ def pair_corpus(
     if not has_both_languages(name):
         open_text(Path(name)).close()
         raise UsageError(
-            f"{name} has one language", "pass two files, or one with both: .tsv, .csv, .tmx, ..."
+            f"{name} has one language",
+            "pass two files, or one with both: .tsv, .csv, .tmx, .zip, ...",
         )
     corpus = get_corpus(name) if _is_spec(name) else Files(train=name)
     if isinstance(corpus, Files):

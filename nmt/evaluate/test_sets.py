@@ -14,7 +14,7 @@ from nmt.core.registry import format_spec, parse
 from nmt.data.pairs import Pair, read_lines, read_pairs
 from nmt.data.sources import SOURCES, open_split, validate
 from nmt.data.sources.corpus import Split
-from nmt.data.sources.files import pair_format
+from nmt.data.sources.files import has_both_languages
 
 MAX_FILENAME_BYTES = 120
 """Most file systems limit file names, with all that is added, to 255 bytes."""
@@ -158,7 +158,7 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
 
 def _corpus_spec(name: str) -> str:
     """Return the spec of a corpus, or of a file with both languages; empty for other names."""
-    if pair_format(Path(name)):
+    if has_both_languages(Path(name)):
         return format_spec("files", {"test": name})
     try:
         return name if parse(name)[0] in SOURCES else ""

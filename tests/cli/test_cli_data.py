@@ -246,6 +246,20 @@ def test_data_check_compares_with_all_references_of_held_out_data(tables: Comman
     assert names.count("held.jsonl/test") == len(references)
 
 
+def test_an_archive_is_read_like_its_table(tables: CommandLine) -> None:
+    with zipfile.ZipFile(tables.directory / "own.zip", "w") as archive:
+        archive.write(tables.directory / "own.csv", "own.csv")
+    done = tables("data", "check", "own.zip", *LANGUAGES, "--test", "own.zip", "--json")
+    report = json.loads(done.out)
+    assert [each["pairs"] for each in report["corpora"] + report["test_sets"]] == [300, 300]
+    tables("data", "check", "own.zip").assert_fails(2, "languages to read from own.zip are unknown")
+    tables("data", "check", "own.zip", "own.csv").assert_fails(2, "own.zip has both languages")
+    two = "files(train=('own.zip', 'own.csv'))"
+    tables("data", "check", two, *LANGUAGES).assert_fails(1, "own.zip has both languages")
+    prepare = ("data", "prepare", "--set", "data.train=own.zip")
+    tables(*prepare).assert_fails(2, "own.zip is a file, not a corpus")
+
+
 @pytest.mark.slow
 def test_filter_and_tokenizer_read_tables(tables: CommandLine) -> None:
     done = tables.run("data", "filter", "own.csv", *LANGUAGES, "-o", "kept", "--keep", "1")

@@ -93,7 +93,7 @@ def get_corpus(spec: str) -> Corpus:
 def parse_corpus(spec: str) -> tuple[Corpus, CorpusOptions]:
     """Return the corpus of a spec string as `get_corpus` does, and the options that every training
     corpus has."""
-    if "(" not in spec and files.pair_format(Path(spec)):
+    if "(" not in spec and files.has_both_languages(Path(spec)):
         raise ConfigError(f"{spec} is a file, not a corpus", f"write files(train='{spec}')")
     name, options = parse(spec)
     corpus_options = {key: options.pop(key) for key in options_of(CorpusOptions) if key in options}

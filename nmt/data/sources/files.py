@@ -284,13 +284,13 @@ def _resolve_paths(spec: FileSpec, src: str, tgt: str) -> tuple[Path, ...]:
     if not isinstance(spec, str):
         paths = tuple(Path(os.path.expanduser(name)) for name in spec)
         for path in paths:
-            if pair_format(path) not in ("", "tsv"):
+            if pair_format(path) != "tsv" and has_both_languages(path):
                 raise DataError(
                     f"{path} has both languages", f"specify one file: files(train='{path}')"
                 )
         return paths
     path = Path(os.path.expanduser(spec))  # leaves unknown users unchanged
-    if pair_format(path) or is_archive(path):
+    if has_both_languages(path):
         return (path,)
     return find_language_file(path, src), find_language_file(path, tgt)
 
@@ -317,6 +317,12 @@ def find_language_file(prefix: Path, language: str) -> Path:
         "specify a prefix ('my/corpus' for my/corpus.en and my/corpus.de), ('a.txt', 'b.txt'), or a"
         f" file with both languages ({formats})",
     )
+
+
+def has_both_languages(path: Path) -> bool:
+    """Return whether a file or folder has both languages, by its name: a table, a TMX file or an
+    archive with one of them."""
+    return bool(pair_format(path)) or is_archive(path)
 
 
 def pair_format(path: Path | SourceFile) -> str:

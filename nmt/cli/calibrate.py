@@ -110,7 +110,9 @@ def calibrate(
     translator = load_translator(model, device, precision)
     metric = comet_quality(comet) if comet else CHRF
     languages = translator.config.data.src, translator.config.data.tgt
-    tests = [named_test_set(name, *languages) for name in test or ()]
+    tests = [named_test_set(name, *languages, encoding_errors) for name in test or ()]
+    for each in tests:
+        check_not_overwriting([html], each.files)
     results: list[Reliability] = []
     if evaluate_only:
         if src is not None:

@@ -111,11 +111,12 @@ def check(
         )
     else:
         inputs = config_corpora(str(config), set_ or [], with_tests=test is None)
-    from nmt.evaluate.test_sets import files_of_name, load_test_pairs
+    from nmt.evaluate.test_sets import load_test_set, pairs_by_reference
 
     for name in test or []:
-        inputs.test_sets += load_test_pairs(name, inputs.languages, encoding_errors)
-        inputs.files += files_of_name(name)
+        test_set = load_test_set(name, inputs.languages, encoding_errors)
+        inputs.test_sets += pairs_by_reference(test_set)
+        inputs.files += test_set.files
     from nmt.core.processes import get_executor
     from nmt.data.shards import ALL_SHARDS, Part, UnfinishedPartsError
 
@@ -170,9 +171,9 @@ def _check_options(
         raise UsageError(
             "--src-lang and --tgt-lang are for files", "set data.src and data.tgt in the config"
         )
-    from nmt.evaluate.test_sets import files_of_name
+    from nmt.evaluate.test_sets import names_files
 
-    if config is not None and encoding_errors != "strict" and not any(map(files_of_name, tests)):
+    if config is not None and encoding_errors != "strict" and not any(map(names_files, tests)):
         raise UsageError(
             "--encoding-errors is for files", "use errors='replace' in files(...) of the config"
         )

@@ -115,6 +115,7 @@ def compare(
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
     for test_set in test_sets:  # before translating
         check_resamples(resamples, test_set)
+        check_not_overwriting([html], test_set.files)
     if html:
         check_file_names(test_sets)
     counts = _training_counts(train, translator, test_sets, encoding_errors)

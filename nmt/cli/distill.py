@@ -85,7 +85,7 @@ def distill(
       nmt distill --model Helsinki-NLP/opus-mt-en-de --input news.en --output data/distilled
     """
     from nmt.data.pairs import open_text
-    from nmt.evaluate.test_sets import files_of_name
+    from nmt.evaluate.test_sets import names_files
 
     parsed_shard = Shard.from_option(shard) or Shard(1, 1)
     if input and (data or select):
@@ -94,7 +94,7 @@ def distill(
             " references",
             "leave it out",
         )
-    if not input and encoding_errors != "strict" and not any(map(files_of_name, test or ())):
+    if not input and encoding_errors != "strict" and not any(map(names_files, test or ())):
         raise UsageError(
             "--encoding-errors is for --input", "use errors='replace' in files(...) of --data"
         )

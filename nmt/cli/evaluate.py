@@ -115,7 +115,8 @@ def evaluate(
     directory = output or _default_output(translator, model[0] if model else None)
     stems = [directory / safe_filename(test_set.name) for test_set in test_sets]
     outputs = [stem.with_name(stem.name + suffix) for stem in stems for suffix in (".hyp", ".json")]
-    check_not_overwriting(outputs, [src, *(ref or ())])
+    for test_set in test_sets:
+        check_not_overwriting(outputs, test_set.files)
     evaluations = []
     for test_set in test_sets:
         evaluation = evaluate_test_set(

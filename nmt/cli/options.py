@@ -179,7 +179,10 @@ def load_test_sets(
         return [test_sets.file_test_set(src, refs or [], encoding_errors)]
     try:
         if tests:
-            return [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
+            return [
+                test_sets.named_test_set(name, data.src, data.tgt, encoding_errors)
+                for name in tests
+            ]
         if translator and not data.test:
             check_data_is_known(
                 translator.run, "name a test set with --test, or with --src and --ref"

@@ -67,13 +67,14 @@ def train(
     max_size = MAX_VOCAB_SIZE
     if not 1 <= vocab_size <= max_size:
         raise UsageError(f"--vocab-size must be between 1 and {max_size}, got {vocab_size}")
-    check_not_overwriting([output], map(Path, files))
     lines: list[Iterable[str]] = []
     for name in files:
         if has_both_languages(name):
             inputs = pair_corpus(name, src_lang, tgt_lang, encoding_errors)
+            check_not_overwriting([output], [*inputs.files, *inputs.corpora[0].files])
             lines.append(chain.from_iterable(inputs.corpora[0].pairs()))
         else:
+            check_not_overwriting([output], [Path(name)])
             lines.append(read_lines(Path(name), encoding_errors))
     model = tokenizer.train(
         chain.from_iterable(lines),

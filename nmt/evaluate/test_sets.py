@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nmt.core.config import DataConfig
@@ -18,6 +18,8 @@ from nmt.data.sources.files import has_both_languages
 
 MAX_FILENAME_BYTES = 120
 """Most file systems limit file names, with all that is added, to 255 bytes."""
+FILE_CORPORA = ("files", "datasets")
+"""Corpora of the user's files, which have the option `errors`."""
 References = Sequence[Sequence[str | None]]
 """One or more reference streams of equal length. The first is complete; the others have None where
 a sentence has fewer references."""
@@ -31,6 +33,8 @@ class TestSet:
     sources: list[str]
     references: References
     """One list per reference stream, each as long as `sources`."""
+    files: tuple[Path, ...] = field(default=(), compare=False)
+    """The files that it was read from, unless they are part of nmt or of sacreBLEU."""
 
     __test__ = False  # not a pytest class
 
@@ -56,10 +60,10 @@ def corpus_test_set(spec: str, src: str, tgt: str, split: str = "test") -> TestS
     """Load the test split, or another one, of a corpus; see `open_split` for the arguments and
     errors."""
     opened = open_split(spec, split, src, tgt)
-    test = _from_pairs(opened.name, list(opened.pairs()))
+    test = _from_pairs(opened.name, list(opened.pairs()), opened.files)
     if opened.references is None:
         return test
-    return TestSet(test.name, test.sources, reference_streams(list(opened.references())))
+    return replace(test, references=reference_streams(list(opened.references())))
 
 
 def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
@@ -75,7 +79,7 @@ def file_test_set(src: Path, refs: Sequence[Path], errors: str = "strict") -> Te
         pairs = read_pairs(src, ref, errors=errors)
         tests.append(_from_pairs(str(src), list(pairs)))
     references = [test.references[0] for test in tests]
-    return TestSet(str(src), tests[0].sources, references)
+    return TestSet(str(src), tests[0].sources, references, (src, *refs))
 
 
 def sample(test: TestSet, max_lines: int) -> TestSet:
@@ -88,7 +92,7 @@ def sample(test: TestSet, max_lines: int) -> TestSet:
     references = []
     for stream in test.references:
         references.append([stream[i] for i in indices])
-    return TestSet(test.name, sources, references)
+    return replace(test, sources=sources, references=references)
 
 
 def check_name(name: str, src: str, tgt: str) -> None:
@@ -122,9 +126,15 @@ def _files_hint(name: str) -> str:
     return ""
 
 
-def named_test_set(name: str, src: str, tgt: str) -> TestSet:
+def named_test_set(name: str, src: str, tgt: str, errors: str = "strict") -> TestSet:
     """Load a sacreBLEU test set, the test split of a corpus, or a file with both languages.
     sacreBLEU downloads a test set on first use.
+
+    Args:
+        name: name, spec or file.
+        src: language code of the source.
+        tgt: language code of the target.
+        errors: see `read_lines`; for files.
 
     Raises:
         UsageError: the name is unknown, or the test set does not have this language pair.
@@ -136,7 +146,7 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
 
     check_name(name, src, tgt)
     if name not in sacrebleu.get_available_testsets():
-        return corpus_test_set(_corpus_spec(name), src, tgt)
+        return corpus_test_set(_with_errors(_corpus_spec(name), errors), src, tgt)
     pair = f"{src}-{tgt}"
     try:
         sources = list(read_lines(Path(sacrebleu.get_source_file(name, pair))))
@@ -166,11 +176,26 @@ def _corpus_spec(name: str) -> str:
         return ""
 
 
-def _from_pairs(name: str, pairs: list[tuple[str, str]]) -> TestSet:
+def _with_errors(spec: str, errors: str) -> str:
+    """Return the spec of a corpus whose files are read with `errors`, unless it is "strict"."""
+    name, options = parse(spec)
+    if errors == "strict" or name not in FILE_CORPORA:
+        return spec
+    return format_spec(name, options | {"errors": errors})
+
+
+def names_files(name: str) -> bool:
+    """Return whether a test set is in files of the user."""
+    spec = _corpus_spec(name)
+    is_corpus_of_files = bool(spec) and parse(spec)[0] in FILE_CORPORA
+    return is_corpus_of_files or bool(files_of_name(name))
+
+
+def _from_pairs(name: str, pairs: list[tuple[str, str]], files: tuple[Path, ...] = ()) -> TestSet:
     if not pairs:
         raise DataError(f"the test set {name} is empty")
     sources, reference = zip(*pairs, strict=True)
-    return TestSet(name, list(sources), [list(reference)])
+    return TestSet(name, list(sources), [list(reference)], files)
 
 
 def files_of_name(name: str) -> tuple[()] | tuple[Path, Path]:
@@ -183,19 +208,19 @@ def load_test_pairs(
     name: str, languages: tuple[str, str], encoding_errors: str
 ) -> list[tuple[str, list[Pair]]]:
     """Return name and pairs, for each reference, of a test set that training data must not overlap
-    with.
+    with; see `load_test_set`."""
+    return pairs_by_reference(load_test_set(name, languages, encoding_errors))
 
-    `name` is that of a test set or SRC:TGT.
-    """
+
+def load_test_set(name: str, languages: tuple[str, str], encoding_errors: str) -> TestSet:
+    """Load the test set of a name, or of SRC:TGT."""
     if files := files_of_name(name):
-        pairs = list(read_pairs(*files, errors=encoding_errors))
-        return [(str(files[0]), pairs)]
+        return file_test_set(files[0], files[1:], encoding_errors)
     if not all(languages):
         raise UsageError(
             f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang"
         )
-    test = named_test_set(name, *languages)
-    return _pairs_by_reference(test.name, test.sources, test.references)
+    return named_test_set(name, *languages, encoding_errors)
 
 
 def split_test_pairs(split: Split) -> list[tuple[str, list[Pair]]]:
@@ -206,17 +231,15 @@ def split_test_pairs(split: Split) -> list[tuple[str, list[Pair]]]:
     sources = [source for source, _ in pairs]
     references = list(split.references())
     streams = reference_streams(references)
-    return _pairs_by_reference(split.name, sources, streams)
+    return pairs_by_reference(TestSet(split.name, sources, streams))
 
 
-def _pairs_by_reference(
-    name: str, sources: Sequence[str], references: References
-) -> list[tuple[str, list[Pair]]]:
+def pairs_by_reference(test: TestSet) -> list[tuple[str, list[Pair]]]:
     """Return name and pairs for each reference stream. All have one pair a line, because reports
     name the line; a sentence with fewer references has its first one again."""
     test_sets = []
-    for stream in references:
-        rows = zip(sources, stream, references[0], strict=True)
+    for stream in test.references:
+        rows = zip(test.sources, stream, test.references[0], strict=True)
         pairs = [(source, text or first or "") for source, text, first in rows]
-        test_sets.append((name, pairs))
+        test_sets.append((test.name, pairs))
     return test_sets

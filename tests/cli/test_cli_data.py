@@ -260,6 +260,34 @@ def test_an_archive_is_read_like_its_table(tables: CommandLine) -> None:
     tables(*prepare).assert_fails(2, "own.zip is a file, not a corpus")
 
 
+def test_files_of_test_sets_and_specs_are_not_overwritten(bare: CommandLine) -> None:
+    directory = bare.directory
+    (directory / "own.csv").write_text("en,de\nthe dog,der Hund\n")
+    (directory / "held.en").write_text("the cat\n")
+    (directory / "held.de").write_text("die Katze\n")
+    before = {path: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    check = ("data", "check", "own.csv", *LANGUAGES)
+    held = "files(test='held')"
+    tokenizer = ("tokenizer", "train", "files(train='held')", *LANGUAGES, "--vocab-size", "300")
+    for arguments in (
+        (*check, "--test", held, "--fix", "held"),
+        (*check, "--test", held, "--html", "held.de"),
+        (*tokenizer, "--output", "held.en"),
+    ):
+        bare(*arguments).assert_fails(2, "would be overwritten: it is also an input")
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_encoding_errors_of_a_test_set(bare: CommandLine) -> None:
+    (bare.directory / "own.csv").write_text("en,de\nthe dog,der Hund\n")
+    (bare.directory / "test.csv").write_bytes("en,de\nthe door,die Tür\n".encode("latin-1"))
+    for test in ("test.csv", "files(test='test.csv')"):
+        check = ("data", "check", "own.csv", *LANGUAGES, "--test", test)
+        bare(*check).assert_fails(1, "test.csv, line 2, byte")
+        done = bare.run(*check, "--encoding-errors", "replace", "--json")
+        assert json.loads(done.out)["test_sets"][0]["pairs"] == 1
+
+
 @pytest.mark.slow
 def test_filter_and_tokenizer_read_tables(tables: CommandLine) -> None:
     done = tables.run("data", "filter", "own.csv", *LANGUAGES, "-o", "kept", "--keep", "1")

@@ -407,3 +407,8 @@ def test_report_must_not_overwrite_an_input(trained: CommandLine, tmp_path: Path
         2, "would be overwritten: it is also an input"
     )
     assert (tmp_path / "t.en").read_text() == "the dog\n"
+    (tmp_path / "t.tsv").write_text("the dog\tder Hund\n")
+    named = (tmp_path / "t.de", "runs/tiny", "--test", tmp_path / "t.tsv")
+    trained("compare", *named, "--html", tmp_path / "t.tsv").assert_fails(
+        2, "would be overwritten: it is also an input"
+    )

@@ -105,14 +105,20 @@ def filter_(
         raise UsageError("--output is missing", "for example -o clean")
     if keep is not None and min_score is not None:
         raise UsageError("--keep and --min-score exclude each other", "leave out one of them")
-    if keep == 0:
-        raise UsageError("--keep 0 would keep no pair", "for example --keep 0.8")
+    if keep is not None and not keep > 0:  # also not a number
+        raise UsageError(f"--keep {keep:g} would keep no pair", "for example --keep 0.8")
     if min_score is not None and not -math.inf < min_score <= 0:
         raise UsageError(f"--min-score must be at most 0, got {min_score}", "for example -5")
     if (forward is None) != (reverse is None):
         raise UsageError("--forward and --reverse need each other", "name a model for each")
     if (src is None) == (config is None):
         raise UsageError("pass either files or --config", "for example nmt data filter a.en a.de")
+    if set_ and config is None:
+        raise UsageError("--set requires --config", "add --config CONFIG")
+    if config is not None and (src_lang or tgt_lang):
+        raise UsageError(
+            "--src-lang and --tgt-lang are for files", "set data.src and data.tgt in the config"
+        )
     from nmt.core.processes import get_executor
     from nmt.data.shards import ALL_SHARDS, Part, UnfinishedPartsError
 

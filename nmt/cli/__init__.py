@@ -13,7 +13,9 @@ import keyword
 import os
 import shlex
 import sys
-from functools import cache
+from collections.abc import Callable
+from copy import copy
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
@@ -95,6 +97,17 @@ def _command(name: str) -> Any:
 def _prepare(command: Any) -> None:
     help_layout.prepare(command)
     completion.prepare(command)
+    for parameter in command.params:
+        if hasattr(parameter.type, "file_okay"):
+            parameter.type = copy(parameter.type)  # Typer shares types
+            parameter.type.convert = partial(_convert_path, parameter.type.convert)
+
+
+def _convert_path(convert: Callable[..., Any], value: Any, param: Any, ctx: Any) -> Any:
+    """Convert an argument to a path, but not an empty one, which would be the current directory."""
+    if value == "":
+        raise UsageError(f"{param.opts[0]} is empty", "is a variable of a script not set?")
+    return convert(value, param, ctx)
 
 
 class CommandGroup(TyperGroup):

@@ -636,7 +636,6 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
         ),
         ("summary --set model.dim=65537", 2, "model.dim must be between 1 and 65536"),
         ("train --plan --run=", 2, "--run is empty"),
-        ("data check text.en text.de --fix=", 2, "--fix is empty"),
         ("train --run runs/x --set train.schedule=linear(peak=-1)", 2, "peak must be above 0"),
         ("train --run runs/x --set train.optimizer=muno", 2, "unknown optimizer 'muno'"),
         (

@@ -574,7 +574,7 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
             2,
             "bad.de would be overwritten: it is also an input",
         ),
-        (["good.en", "good.de", "--fix", ""], 2, "names no files"),
+        (["good.en", "good.de", "--fix", ""], 2, "--fix is empty"),
         (["good.en", "good.de", "--fix", ".."], 2, "names no files"),
         (["good.en", "good.de", "--test", "none.en:none.de"], 1, "no such file: none.en"),
         (["good.en", "good.de", "--test", "wmt1414"], 2, "unknown test set 'wmt1414'"),

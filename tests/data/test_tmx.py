@@ -322,7 +322,7 @@ def test_tmx_and_tsv_files_are_checked_and_prepared(tmp_path: Path) -> None:
         2, "the languages to read from memory.tmx are unknown", "--src-lang"
     )
     nmt("data", "check", "memory.tmx", "fixed.de").assert_fails(
-        2, "memory.tmx has both languages", "pass one file"
+        2, "memory.tmx has both languages", "pass this file alone"
     )
     nmt("data", "check", "fixed.de").assert_fails(2, "fixed.de has one language", "pass two files")
     options = ("--set", "data.train=files(train='memory.tmx')", "--set", "tokenizer.vocab_size=350")

@@ -114,16 +114,23 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
     if not (missing or added) or _CONVERTED.search(f"{source}\n{text}"):
         return
     if missing:
-        ordinals = {word.value for word in words if word.is_ordinal}
-        for value in missing:
-            # Several numbers may be a time.
-            is_exact = value > MAX_IDIOMATIC or value in ordinals or len(in_words) > 1
-            if added or is_exact:
-                yield f"{NUMBER_CHANGED}: {value}"
+        is_certain = bool(added) or len(in_words) > 1  # several numbers may be a time
+        yield from _changed_numbers(missing, words, is_certain=is_certain)
         return
     for value in added:
         if value > MAX_IDIOMATIC:
             yield f"{NUMBER_ADDED}: {value}"
+
+
+def _changed_numbers(
+    missing: Iterable[int], words: Iterable[NumberWord], *, is_certain: bool
+) -> Iterator[str]:
+    """Yield the problems of missing numbers. Unless it is certain that they are numbers, small ones
+    may be part of an idiom."""
+    ordinals = {word.value for word in words if word.is_ordinal}
+    for value in missing:
+        if is_certain or value > MAX_IDIOMATIC or value in ordinals:
+            yield f"{NUMBER_CHANGED}: {value}"
 
 
 def _values(words: Iterable[NumberWord]) -> Counter[int]:

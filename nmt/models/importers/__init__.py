@@ -24,6 +24,7 @@ from nmt.runs import pretrained, run_report
 from nmt.runs.run_report import UNKNOWN_LICENSE
 
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
+    from nmt.core.config import DataConfig
     from nmt.models.importers.common import ImportedModel
 
 FORMATS = {
@@ -274,7 +275,6 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     """Write the run of an imported model. The caller holds the lock of the run."""
     import torch
 
-    from nmt.models.importers.common import UNKNOWN_LANGUAGES
     from nmt.runs import checkpoint, model_card
     from nmt.runs.model_files import write_run_files
     from nmt.runs.quantization import quantize_calibrated, write_multipliers
@@ -305,8 +305,13 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
             model.shortlist.save(work)
     model_card.write_card(run)
     log(f"imported {record['source']} to {run} (license {record['license']})")
-    languages = model.config.data.src, model.config.data.tgt
-    if {*languages} & {*UNKNOWN_LANGUAGES}:
+    _warn_of_unknown_languages(model.config.data)
+
+
+def _warn_of_unknown_languages(data: DataConfig) -> None:
+    from nmt.models.importers.common import UNKNOWN_LANGUAGES
+
+    if {data.src, data.tgt} & {*UNKNOWN_LANGUAGES}:
         log(
             "warning: the languages of the model are unknown; to name them, import it with"
             " --src-lang and --tgt-lang"

@@ -65,7 +65,10 @@ def _english_edits(known: dict[int, bool], text: str) -> Iterator[Edit]:
     for match in _ENGLISH.finditer(text):
         time = _minutes(match)
         other = (time + _NOON) % _MINUTES_OF_DAY
-        if int(match["hour"]) > 12:  # 14:05 p.m.
+        hour = int(match["hour"])
+        if hour == 0:  # 0:30 a.m.
+            yield *match.span("hour"), "12"
+        if hour > 12:  # 14:05 p.m.
             yield *match.span("half"), ""
         elif time not in known and known.get(other):
             yield *match.span("half"), match["half"].translate(_OTHER_HALF)

@@ -14,6 +14,8 @@ from nmt.translation.times import correct_times, localize_time
         ("Um 20.15 Uhr.", "At 8.15 AM.", "At 8.15 PM."),
         ("Um 20 Uhr schläft er.", "At 8am he sleeps.", "At 8pm he sleeps."),
         ("Um 0.30 Uhr.", "At 12:30 p.m.", "At 12:30 a.m."),
+        ("Um 0.30 Uhr.", "At 0:30 a.m.", "At 12:30 a.m."),
+        ("Um 0.30 Uhr.", "At 0:30.", "At 0:30."),
         ("Um 14.05 Uhr.", "At 14:05 p.m.", "At 14:05."),
         ("Um 14.05 Uhr fährt er ab.", "At 14:05 p.m. he leaves.", "At 14:05 he leaves."),
         (

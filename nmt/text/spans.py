@@ -59,12 +59,14 @@ _GERMAN_ORDINALS = lazy_pattern(
 """Ordinal numbers such as 3. Mai, der 2. Versuch or im 19. und 20. Jahrhundert, and the first
 letter after them."""
 _DAY_AND_MONTH = r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\."
+_TO_TIME = r"(?= ?(?:bis|und|oder|to|until|till|and|or|[–-]) ?\d{1,2}(?:[.:]\d\d)? ?"
 _AFTERNOON = lazy_pattern(
-    r"(?<![\w.,:])(?:(?:00?|1[3-9]|2[0-4])(?:[.:]\d\d)? Uhr"
-    r"|12(?:[.:]\d\d)? ?a\.?m|\d{1,2}(?:[.:]\d\d)? ?p\.?m)\b",
+    rf"(?<![\w.,:])(?:(?:00?|1[3-9]|2[0-4])(?:[.:]\d\d)?(?: Uhr|{_TO_TIME}Uhr))"
+    rf"|12(?:[.:]\d\d)? ?a\.?m|\d{{1,2}}(?:[.:]\d\d)?(?: ?p\.?m|{_TO_TIME}p\.?m)))\b",
     re.IGNORECASE,
 )
-"""A time that German counts from midnight, and English from noon, or from 12."""
+"""A time that German counts from midnight, and English from noon, or from 12; also before another
+one, as in 14 bis 16 Uhr."""
 _DIGITS = lazy_pattern(r"\d+")
 _START, _END = r"(?<!\w)", r"(?!\w)"
 _NUMBER_START = r"(?<![\w.,:/-])"

@@ -22,6 +22,7 @@ from nmt.text.number_words import (
     values_of_other_forms,
 )
 from nmt.text.sentences import count_sentences, split_sentences
+from nmt.translation.times import missing_hours
 
 MISSING_SENTENCE = "missing-sentence"
 MISSING_ITEM = "missing-item"
@@ -101,6 +102,8 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
     """
     if not (supports_number_words(src) and supports_number_words(tgt)):
         return
+    for hour in missing_hours(source, text, src, tgt):
+        yield f"{NUMBER_CHANGED}: {hour}"
     words = find_number_words(source, src)
     # A large ordinal is no number, as in the thousandth time.
     in_words = _values(word for word in words if not word.is_ordinal or word.value <= MAX_SPELLED)

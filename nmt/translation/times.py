@@ -4,10 +4,12 @@ noon, too."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
+from nmt.text.number_words import find_number_words
 from nmt.text.spans import apply_edits
 
 _MINUTES_OF_DAY = 24 * 60
@@ -21,6 +23,17 @@ _ENGLISH = lazy_pattern(
     rf"{_CLOCK}(?P<half>\s?[ap]\.?m\b(?:\.(?=,|\s+(?-i:[a-z])))?)", re.IGNORECASE
 )
 """A time, without the period that ends its sentence, too."""
+_START_OF_RANGE = (
+    r"(?<![\w.,:])(?P<first>\d{1,2})(?:[.:][0-5]\d)?"
+    r"\s?(?:bis|und|oder|to|until|till|and|or|[–-])\s?"
+)
+_GERMAN_RANGE = lazy_pattern(rf"{_START_OF_RANGE}(?={_CLOCK}\sUhr\b)")
+_ENGLISH_RANGE = lazy_pattern(rf"{_START_OF_RANGE}(?={_CLOCK}\s?p\.?m\b)", re.IGNORECASE)
+"""The time before another one, such as the 2 in 2 to 5 p.m."""
+_TIMES = {"de": (_GERMAN, _GERMAN_RANGE), "en": (_ENGLISH, _ENGLISH_RANGE)}
+_NUMBER = lazy_pattern(r"(?<![\w.,:])\d{1,2}(?!\d)")
+_IN_WORDS = lazy_pattern(r"\b(?:halb|(?:drei)?viertel|ein Uhr|eins|half|quarter|past|one)\b")
+"""A time whose hour is in words, and may be that of the source and one more."""
 _WITH_POINT = lazy_pattern(r"\d{1,2}\.[0-5]\d")
 _HALVES = ("first_half", "second_half")
 _OTHER_HALF = str.maketrans("apAP", "paPA")
@@ -48,11 +61,33 @@ def correct_times(source: str, text: str, src: str, tgt: str) -> str:
             known[_minutes(time)] = bool(
                 not 0 < int(time["hour"]) <= 12 or time.lastgroup in _HALVES
             )
-        return apply_edits(text, _english_edits(known, text))
+        text = apply_edits(text, _english_edits(known, text))
+        return apply_edits(text, _english_range_edits(text))
     if languages == ("en", "de"):
         times = set(map(_minutes, _ENGLISH.finditer(source)))
-        return apply_edits(text, _german_edits(times, text))
+        text = apply_edits(text, _german_edits(times, text))
+        return apply_edits(text, _german_range_edits(source, text))
     return text
+
+
+def missing_hours(source: str, text: str, src: str, tgt: str) -> list[int]:
+    """Return the hours of times of the source, counted from noon, that a translation lacks.
+
+    Noon and midnight are left out, because they are often words.
+    """
+    languages = (base_language(src), base_language(tgt))
+    if not _TIMES.keys() >= {*languages} or _IN_WORDS.search(text):
+        return []
+    times, ranges = _TIMES[languages[0]]
+    hours = [int(match["hour"]) for match in times.finditer(source)]
+    hours += [int(match["first"]) for match in ranges.finditer(source)]
+    if not hours:
+        return []
+    numbers = [int(match[0]) for match in _NUMBER.finditer(text)]
+    numbers += [word.value for word in find_number_words(text, tgt)]
+    translated = Counter(number % 12 for number in numbers if number <= 24)
+    missing = Counter(hour % 12 for hour in hours) - translated
+    return sorted(hour for hour in missing if hour > 0)
 
 
 def _english_edits(known: dict[int, bool], text: str) -> Iterator[Edit]:
@@ -81,6 +116,26 @@ def _german_edits(known: set[int], text: str) -> Iterator[Edit]:
         has_daytime = match.lastgroup not in ("hour", "minute")
         if not has_daytime and time not in known and other in known:
             yield *match.span("hour"), str(other // 60)
+
+
+def _english_range_edits(text: str) -> Iterator[Edit]:
+    """Yield the edits of ranges such as 14 to 4 p.m."""
+    for match in _ENGLISH_RANGE.finditer(text):
+        first = int(match["first"])
+        if first > 12:
+            yield *match.span("first"), str(first - 12)
+
+
+def _german_range_edits(source: str, text: str) -> Iterator[Edit]:
+    """Yield the edits of ranges such as 2 bis 17 Uhr, for 2 to 5 p.m."""
+    after_noon = set()
+    for match in _ENGLISH_RANGE.finditer(source):
+        if int(match["first"]) < int(match["hour"]) < 12:  # but 10 to 2 p.m. begins before noon
+            after_noon.add(int(match["first"]))
+    for match in _GERMAN_RANGE.finditer(text):
+        first = int(match["first"])
+        if first in after_noon and int(match["hour"]) > 12:
+            yield *match.span("first"), str(first + 12)
 
 
 def _minutes(time: re.Match[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.translation.times import correct_times, localize_time
+from nmt.translation.times import correct_times, localize_time, missing_hours
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,9 @@ from nmt.translation.times import correct_times, localize_time
             "He leaves at 14. Then I.",
         ),
         ("Um 8 Uhr abends.", "At 8 a.m.", "At 8 p.m."),
+        ("Zwischen 13 und 15 Uhr.", "Between 13 and 3 p.m.", "Between 1 and 3 p.m."),
+        ("Von 19.30-21 Uhr.", "From 19:30-9 a.m.", "From 7:30-9 p.m."),
+        ("Von 22 bis 2 Uhr.", "From 22 to 2 a.m.", "From 22 to 2 a.m."),
         ("Um 8 Uhr morgens.", "At 8 p.m.", "At 8 a.m."),
         # In these, the half of the day is right or not certain.
         ("Um 20:15 Uhr.", "At 8:15 p.m.", "At 8:15 p.m."),
@@ -43,6 +46,10 @@ def test_english_times(source: str, text: str, expected: str) -> None:
         ("At 2 p.m.", "Um 2 Uhr.", "Um 14 Uhr."),
         ("At 2:30pm", "Um 2.30 Uhr", "Um 14.30 Uhr"),
         ("At 12 a.m.", "Um 12 Uhr.", "Um 0 Uhr."),
+        ("From 2 to 5 p.m.", "Von 2 bis 17 Uhr.", "Von 14 bis 17 Uhr."),
+        ("From 2 to 5 p.m.", "Von 2 bis 5 Uhr.", "Von 14 bis 17 Uhr."),
+        ("At 3:15 or 4 p.m.", "Um 3:15 oder 16 Uhr.", "Um 15:15 oder 16 Uhr."),
+        ("From 10 to 2 p.m.", "Von 10 bis 14 Uhr.", "Von 10 bis 14 Uhr."),
         ("At 2 p.m.", "Um 14 Uhr.", "Um 14 Uhr."),
         ("At 8 p.m.", "Um 8 Uhr abends.", "Um 8 Uhr abends."),
         ("From 8 a.m. to 8 p.m.", "Von 8 Uhr bis 20 Uhr.", "Von 8 Uhr bis 20 Uhr."),
@@ -57,3 +64,27 @@ def test_the_point_in_a_time_becomes_a_colon() -> None:
     assert localize_time("8.30", " Uhr.") == "8:30"
     assert localize_time("8.30", " Euro") == "8.30"
     assert localize_time("8.3", " Uhr") == "8.3"
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "hours"),
+    [
+        ("Call me at 3 or 4 p.m.", "Rufen Sie mich um 16 Uhr an.", [3]),
+        ("From 5 p.m. to 7 p.m.", "Von 19 bis 19 Uhr.", [5]),
+        ("From 5 p.m. to 7 p.m.", "Von 17 bis 19 Uhr.", []),
+        ("At 2:30 p.m. in room 12.", "Um halb drei in Raum 12.", []),
+        ("At 12 p.m.", "Am Mittag.", []),
+        ("At 8 p.m.", "Um acht Uhr abends.", []),
+        ("At 2 p.m.", "Um 2 Uhr.", []),
+        ("The price is 20 euros.", "Der Preis ist hoch.", []),
+    ],
+)
+def test_hours_must_not_get_lost(source: str, text: str, hours: list[int]) -> None:
+    assert missing_hours(source, text, "en", "de") == hours
+    assert missing_hours(source, text, "en", "fr") == []
+
+
+def test_hours_of_german_times_must_not_get_lost() -> None:
+    source = "Zwischen 13 und 15 Uhr ist niemand da."
+    assert missing_hours(source, "Nobody is here between 1 and 3 p.m.", "de", "en") == []
+    assert missing_hours(source, "Nobody is here at 3 p.m.", "de", "en") == [1]

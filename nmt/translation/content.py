@@ -88,6 +88,8 @@ def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str
         yield MISSING_ITEM
     if marks := unbalanced_marks(source, text):
         yield f"{UNBALANCED}: {' '.join(marks)}"
+    for hour in missing_hours(source, text, src, tgt):
+        yield f"{NUMBER_CHANGED}: {hour}"
 
 
 def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
@@ -102,8 +104,6 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
     """
     if not (supports_number_words(src) and supports_number_words(tgt)):
         return
-    for hour in missing_hours(source, text, src, tgt):
-        yield f"{NUMBER_CHANGED}: {hour}"
     words = find_number_words(source, src)
     # A large ordinal is no number, as in the thousandth time.
     in_words = _values(word for word in words if not word.is_ordinal or word.value <= MAX_SPELLED)

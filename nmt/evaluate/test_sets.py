@@ -20,6 +20,7 @@ MAX_FILENAME_BYTES = 120
 """Most file systems limit file names, with all that is added, to 255 bytes."""
 FILE_CORPORA = ("files", "datasets")
 """Corpora of the user's files, which have the option `errors`."""
+NamedPairs = tuple[str, list[Pair]]
 References = Sequence[Sequence[str | None]]
 """One or more reference streams of equal length. The first is complete; the others have None where
 a sentence has fewer references."""
@@ -187,8 +188,10 @@ def _with_errors(spec: str, errors: str) -> str:
 def names_files(name: str) -> bool:
     """Return whether a test set is in files of the user."""
     spec = _corpus_spec(name)
-    is_corpus_of_files = bool(spec) and parse(spec)[0] in FILE_CORPORA
-    return is_corpus_of_files or bool(files_of_name(name))
+    if not spec:
+        return bool(files_of_name(name))
+    corpus, _ = parse(spec)
+    return corpus in FILE_CORPORA
 
 
 def _from_pairs(name: str, pairs: list[tuple[str, str]], files: tuple[Path, ...] = ()) -> TestSet:
@@ -198,15 +201,17 @@ def _from_pairs(name: str, pairs: list[tuple[str, str]], files: tuple[Path, ...]
     return TestSet(name, list(sources), [list(reference)], files)
 
 
-def files_of_name(name: str) -> tuple[()] | tuple[Path, Path]:
+def files_of_name(name: str) -> tuple[Path, ...]:
     """Return the two files of SRC:TGT, or an empty tuple for other test set names."""
     src, colon, tgt = name.partition(":")
-    return (Path(src), Path(tgt)) if colon and "(" not in name else ()
+    if not colon or "(" in name:
+        return ()
+    return Path(src), Path(tgt)
 
 
 def load_test_pairs(
     name: str, languages: tuple[str, str], encoding_errors: str
-) -> list[tuple[str, list[Pair]]]:
+) -> list[NamedPairs]:
     """Return name and pairs, for each reference, of a test set that training data must not overlap
     with; see `load_test_set`."""
     return pairs_by_reference(load_test_set(name, languages, encoding_errors))
@@ -214,8 +219,10 @@ def load_test_pairs(
 
 def load_test_set(name: str, languages: tuple[str, str], encoding_errors: str) -> TestSet:
     """Load the test set of a name, or of SRC:TGT."""
-    if files := files_of_name(name):
-        return file_test_set(files[0], files[1:], encoding_errors)
+    files = files_of_name(name)
+    if files:
+        src, *refs = files
+        return file_test_set(src, refs, encoding_errors)
     if not all(languages):
         raise UsageError(
             f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang"
@@ -223,7 +230,7 @@ def load_test_set(name: str, languages: tuple[str, str], encoding_errors: str) -
     return named_test_set(name, *languages, encoding_errors)
 
 
-def split_test_pairs(split: Split) -> list[tuple[str, list[Pair]]]:
+def split_test_pairs(split: Split) -> list[NamedPairs]:
     """Return name and pairs, for each reference, of a validation or test split."""
     pairs = list(split.pairs())
     if split.references is None or not pairs:
@@ -234,7 +241,7 @@ def split_test_pairs(split: Split) -> list[tuple[str, list[Pair]]]:
     return pairs_by_reference(TestSet(split.name, sources, streams))
 
 
-def pairs_by_reference(test: TestSet) -> list[tuple[str, list[Pair]]]:
+def pairs_by_reference(test: TestSet) -> list[NamedPairs]:
     """Return name and pairs for each reference stream. All have one pair a line, because reports
     name the line; a sentence with fewer references has its first one again."""
     test_sets = []

@@ -53,20 +53,13 @@ def correct_times(source: str, text: str, src: str, tgt: str) -> str:
 
     Only translations between English and German are changed.
     """
-    languages = (base_language(src), base_language(tgt))
-    if languages == ("de", "en"):
-        known: dict[int, bool] = {}
-        for time in _GERMAN.finditer(source):
-            # 8 Uhr may be in the evening.
-            known[_minutes(time)] = bool(
-                not 0 < int(time["hour"]) <= 12 or time.lastgroup in _HALVES
-            )
-        text = apply_edits(text, _english_edits(known, text))
-        return apply_edits(text, _english_range_edits(text))
-    if languages == ("en", "de"):
-        times = set(map(_minutes, _ENGLISH.finditer(source)))
-        text = apply_edits(text, _german_edits(times, text))
-        return apply_edits(text, _german_range_edits(source, text))
+    match base_language(src), base_language(tgt):
+        case ("de", "en"):
+            text = apply_edits(text, _english_edits(source, text))
+            return apply_edits(text, _english_range_edits(text))
+        case ("en", "de"):
+            text = apply_edits(text, _german_edits(source, text))
+            return apply_edits(text, _german_range_edits(source, text))
     return text
 
 
@@ -75,77 +68,98 @@ def missing_hours(source: str, text: str, src: str, tgt: str) -> list[int]:
 
     Noon and midnight are left out, because they are often words.
     """
-    languages = (base_language(src), base_language(tgt))
-    if not _TIMES.keys() >= {*languages} or _IN_WORDS.search(text):
+    patterns = _TIMES.get(base_language(src))
+    if not patterns or base_language(tgt) not in _TIMES or _IN_WORDS.search(text):
         return []
-    times, ranges = _TIMES[languages[0]]
-    hours = [int(match["hour"]) for match in times.finditer(source)]
-    hours += [int(match["first"]) for match in ranges.finditer(source)]
+    times, ranges = patterns
+    hours: Counter[int] = Counter()
+    for time in times.finditer(source):
+        hours[_hour(time) % 12] += 1
+    for time in ranges.finditer(source):
+        hours[_first(time) % 12] += 1
+    del hours[0]
     if not hours:
         return []
-    numbers = [int(match[0]) for match in _NUMBER.finditer(text)]
-    numbers += [word.value for word in find_number_words(text, tgt)]
-    translated = Counter(number % 12 for number in numbers if number <= 24)
-    missing = Counter(hour % 12 for hour in hours) - translated
-    return sorted(hour for hour in missing if hour > 0)
+    numbers = list(map(int, _NUMBER.findall(text)))
+    for word in find_number_words(text, tgt):
+        numbers.append(word.value)
+    for number in numbers:
+        if number <= 24:
+            hours[number % 12] -= 1
+    return sorted(hour for hour in hours if hours[hour] > 0)
 
 
-def _english_edits(known: dict[int, bool], text: str) -> Iterator[Edit]:
-    """Yield the edits of English times.
-
-    Args:
-        known: the times of the source, and whether their half of the day is certain.
-        text: the translation.
-    """
-    for match in _ENGLISH.finditer(text):
-        time = _minutes(match)
-        other = (time + _NOON) % _MINUTES_OF_DAY
-        hour = int(match["hour"])
+def _english_edits(source: str, text: str) -> Iterator[Edit]:
+    """Yield the edits of times in a translation from German."""
+    known = set()
+    certain = set()  # but 8 Uhr may be in the evening
+    for time in _GERMAN.finditer(source):
+        known.add(_minutes(time))
+        is_certain = not 0 < _hour(time) <= 12 or time.lastgroup in _HALVES
+        if is_certain:
+            certain.add(_minutes(time))
+    for time in _ENGLISH.finditer(text):
+        hour = _hour(time)
         if hour == 0:  # 0:30 a.m.
-            yield *match.span("hour"), "12"
+            yield *time.span("hour"), "12"
         if hour > 12:  # 14:05 p.m.
-            yield *match.span("half"), ""
-        elif time not in known and known.get(other):
-            yield *match.span("half"), match["half"].translate(_OTHER_HALF)
+            yield *time.span("half"), ""
+        elif _minutes(time) not in known and _in_other_half(time) in certain:
+            yield *time.span("half"), time["half"].translate(_OTHER_HALF)
 
 
-def _german_edits(known: set[int], text: str) -> Iterator[Edit]:
-    for match in _GERMAN.finditer(text):
-        time = _minutes(match)
-        other = (time + _NOON) % _MINUTES_OF_DAY
-        has_daytime = match.lastgroup not in ("hour", "minute")
-        if not has_daytime and time not in known and other in known:
-            yield *match.span("hour"), str(other // 60)
+def _german_edits(source: str, text: str) -> Iterator[Edit]:
+    """Yield the edits of times in a translation from English."""
+    known = {_minutes(time) for time in _ENGLISH.finditer(source)}
+    for time in _GERMAN.finditer(text):
+        other = _in_other_half(time)
+        has_daytime = time.lastgroup not in ("hour", "minute")
+        if not has_daytime and _minutes(time) not in known and other in known:
+            yield *time.span("hour"), str(other // 60)
 
 
 def _english_range_edits(text: str) -> Iterator[Edit]:
     """Yield the edits of ranges such as 14 to 4 p.m."""
-    for match in _ENGLISH_RANGE.finditer(text):
-        first = int(match["first"])
+    for time in _ENGLISH_RANGE.finditer(text):
+        first = _first(time)
         if first > 12:
-            yield *match.span("first"), str(first - 12)
+            yield *time.span("first"), str(first - 12)
 
 
 def _german_range_edits(source: str, text: str) -> Iterator[Edit]:
     """Yield the edits of ranges such as 2 bis 17 Uhr, for 2 to 5 p.m."""
     after_noon = set()
-    for match in _ENGLISH_RANGE.finditer(source):
-        if int(match["first"]) < int(match["hour"]) < 12:  # but 10 to 2 p.m. begins before noon
-            after_noon.add(int(match["first"]))
-    for match in _GERMAN_RANGE.finditer(text):
-        first = int(match["first"])
-        if first in after_noon and int(match["hour"]) > 12:
-            yield *match.span("first"), str(first + 12)
+    for time in _ENGLISH_RANGE.finditer(source):
+        if _first(time) < _hour(time) < 12:  # but 10 to 2 p.m. begins before noon
+            after_noon.add(_first(time))
+    for time in _GERMAN_RANGE.finditer(text):
+        first = _first(time)
+        if first in after_noon and _hour(time) > 12:
+            yield *time.span("first"), str(first + 12)
+
+
+def _hour(time: re.Match[str]) -> int:
+    return int(time["hour"])
+
+
+def _first(time: re.Match[str]) -> int:
+    return int(time["first"])
 
 
 def _minutes(time: re.Match[str]) -> int:
     """Return the minutes since midnight."""
     groups = time.groupdict()
-    hour = int(time["hour"])
+    hour = _hour(time)
     half = (groups.get("half") or "").lower()
     if half and hour <= 12:
         hour %= 12
     is_after_noon = "p" in half or groups.get("second_half")
     if is_after_noon and hour < 12:
         hour += 12
-    return (60 * hour + int(time["minute"] or 0)) % _MINUTES_OF_DAY
+    minute = int(time["minute"] or 0)
+    return (60 * hour + minute) % _MINUTES_OF_DAY
+
+
+def _in_other_half(time: re.Match[str]) -> int:
+    """Return the minutes since midnight of the same time in the other half of the day."""
+    return (_minutes(time) + _NOON) % _MINUTES_OF_DAY

@@ -134,8 +134,9 @@ def test_curves_with_invalid_arguments_are_rejected(nmt: CommandLine) -> None:
     nmt("plot", "curves", "runs/tiny", "-o", "curves.xyz").assert_fails(
         2, "cannot write the format '.xyz' of curves.xyz", "use .png, .svg, .pdf"
     )
-    for name in ("curves", ""):  # matplotlib would append a suffix
-        nmt("plot", "curves", "runs/tiny", "-o", name).assert_fails(2, "cannot write the format ''")
+    nmt("plot", "curves", "runs/tiny", "-o", "curves").assert_fails(  # not with a suffix added
+        2, "cannot write the format ''"
+    )
     (nmt.directory / "file").write_text("")
     nmt("plot", "curves", "runs/tiny", "-o", "file/curves.png").assert_fails(
         1, "cannot write file/curves.png: "

@@ -542,6 +542,9 @@ def test_calibrate_command_errors(nmt: CommandLine) -> None:
         2, "unknown corpus 'tatoeb'", "did you mean 'tatoeba'?"
     )
     nmt(*run, *both, "--html", "text.en").assert_fails(2, "text.en would be overwritten")
+    (nmt.directory / "held.csv").write_text("en,de\nthe dog,der Hund\n")
+    held = ("--test", "held.csv", "--html", "held.csv")
+    nmt(*run, *both, *held).assert_fails(2, "held.csv would be overwritten")
     nmt(*run, *both, "--comet", "a/b").assert_fails(2, "COMET is not installed")
     data = json.loads((nmt.directory / "runs" / "tiny" / "data.json").read_text())
     (nmt.directory / "runs" / "tiny" / "data.json").write_text(

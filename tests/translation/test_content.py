@@ -121,6 +121,7 @@ def test_number_words_become_digits_and_words_again() -> None:
         ('Read " ".', "Lies ' '.", []),  # a protected span
         ('The "dogs" sleep.', "Toms' Hunde sind's.", ['unbalanced: "']),
         ('The 5" pipe.', "Das 5-Zoll-Rohr.", []),
+        ("Call me at 3 or 4 p.m.", "Rufen Sie mich um 16 Uhr an.", ["number-changed: 3"]),
     ],
 )
 def test_content_problems(source: str, text: str, expected: list[str]) -> None:

@@ -115,6 +115,7 @@ from nmt.translation.terms import (
         ("Ludwig der 14. Er war der 3. und ich bin 30. Tom ist 5.", ["14", "3", "30", "5"]),
         ("Um 0 Uhr, 16 Uhr, 16.30 Uhr, 4 p.m., 4:30 pm oder 12 a.m.", []),
         ("Um 8 Uhr, um 8.30 Uhr oder 4 a.m.", ["8", "8.30", "4"]),
+        ("Von 14 bis 16.30 Uhr, from 2:15 to 5 p.m., 7-8 pm, 14 bis 16 Mal", ["14", "16"]),
         ("Im 19. und 20. Jahrhundert, vom 3. bis zum 5. Mai und am 7., 8. und 9. Juni", []),
         ("Vom 24.12. bis zum 31.12. dauert es 7.9 s.", ["24.12.", "31.12.", "7.9 s"]),
         ("I don't know. Really?", []),

@@ -19,6 +19,8 @@ from nmt.core.errors import UsageError
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.searchable import SearchableText
 
+Edit = tuple[int, int, str]
+"""Start and end of a range of a text, and the new text."""
 _UNITS = (
     "km/h m/s km mm cm m kg mg g ml l °C °F kWh kW W V Ω Hz kHz MHz GHz THz kB KB MB GB TB KiB MiB"
     " GiB bit/s Mbit/s ms s mph px pt dpi fps EUR USD GBP CHF JPY % %% ‰ µg μg mcg µm μm nm µs μs"
@@ -350,7 +352,7 @@ def without_overlaps(spans: Iterable[S]) -> Iterator[S]:
     yield from kept
 
 
-def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """Return a text with the ranges (start, end) of edits (start, end, new text) replaced; they do
     not overlap."""
     pieces, position = list[str](), 0

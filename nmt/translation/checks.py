@@ -17,7 +17,7 @@ from nmt.text.language_identification import is_wrong_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
 from nmt.text.searchable import marks_as_letters, searchable
-from nmt.translation.content import content_problems, number_problems
+from nmt.translation.content import content_problems, missing_currencies, number_problems
 from nmt.translation.segments import FixedSpan, Line
 
 MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.4, 2.5
@@ -73,7 +73,11 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     if INVALID in text and INVALID not in line.text:
         return ("replacement-characters", *problems)
     if not problems:
-        problems = tuple(number_problems(searchable(line.text), searchable(text), *languages))
+        texts = (searchable(line.text), searchable(text))
+        problems = (
+            *number_problems(*texts, *languages),
+            *missing_currencies(*texts, *languages),
+        )
     source = line.text
     # Equal in both, so they prove nothing.
     for span in reversed(line.protected):

@@ -29,7 +29,15 @@ MISSING_ITEM = "missing-item"
 NUMBER_CHANGED = "number-changed"
 NUMBER_ADDED = "number-added"
 UNBALANCED = "unbalanced"
-NAMES = (MISSING_SENTENCE, MISSING_ITEM, NUMBER_CHANGED, NUMBER_ADDED, UNBALANCED)
+MISSING_CURRENCY = "missing-currency"
+NAMES = (
+    MISSING_SENTENCE,
+    MISSING_ITEM,
+    NUMBER_CHANGED,
+    NUMBER_ADDED,
+    MISSING_CURRENCY,
+    UNBALANCED,
+)
 
 MAX_IDIOMATIC = 12
 """Numbers up to this one have other translations than numbers, such as both, a dozen or a pair."""
@@ -66,6 +74,14 @@ _LIST = lazy_pattern(
     rf"|(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 3},}}{_ITEM}(?=,? (?:{_CONJUNCTION}) ))"
 )
 """The items of a list after the first one. The last item counts if the text ends with it."""
+_CURRENCIES = {
+    "euro": r"€|\beur(?:o(?:s|cents?)?)?\b",
+    "dollar": r"\$|\busd\b|\w*dollars?",
+    "franc": r"\bchf\b|\bfranken\b|\bfrancs?\b",
+    "yen": r"¥|\bjpy\b|\byen\b",
+}
+"""Currencies as they are written in both languages."""
+_AMOUNT = r"(?:\d|hundert|hundred|tausend|thousand|million(?:en)?|milliarden?|billion(?:en)?)[ -]"
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _QUOTES = '"“”„«»‟'
 QUOTE = lazy_pattern(f"[{_QUOTES}]")
@@ -123,6 +139,24 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
     for value in added:
         if value > MAX_IDIOMATIC:
             yield f"{NUMBER_ADDED}: {value}"
+
+
+def missing_currencies(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
+    """Yield the problems of the amounts of money of a source whose currency its translation does
+    not name.
+
+    Args:
+        source: the source, with protected spans.
+        text: its translation.
+        src: language code of the source.
+        tgt: language code of the target.
+    """
+    if not (supports_number_words(src) and supports_number_words(tgt)):
+        return
+    for currency, pattern in _CURRENCIES.items():
+        is_amount = re.search(rf"{_AMOUNT}(?:us-)?(?:{pattern})", source, re.IGNORECASE)
+        if is_amount and not re.search(pattern, text, re.IGNORECASE):
+            yield f"{MISSING_CURRENCY}: {currency}"
 
 
 def _changed_numbers(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from nmt.core.errors import UsageError
 from nmt.data.placeholders import separate_pattern
 from nmt.search import parse_search
+from nmt.text.abbreviations import is_gendered, write_out
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import normalize, remove_invisible
 from nmt.text.numbers import equivalent_pattern, localize_decimal
@@ -205,15 +206,22 @@ class Guard:
                     self.term_counts[term, _is_applied(span, n_best[0])] += 1
 
     def with_fixed_spans(self, line: Line) -> Line:
-        """Return the line with its protected spans, numbers and terms."""
-        spans = self.translator.segmenter.find_spans(line.text, self.protect)
+        """Return the line with its protected spans, numbers and terms, and with its abbreviations
+        written out."""
+        source = self.languages[0]
+        spans = [
+            span
+            for span in self.translator.segmenter.find_spans(line.text, self.protect)
+            if not is_gendered(line.text[span.start : span.end], source)
+        ]
         found = self._localized(line.text, spans)
         terms = self.glossary.find(line.text) if self.glossary else []
         # The longest first: a term or a URL.
         longest_first = sorted([*terms, *found], key=lambda span: span.start - span.end)
         fixed = without_overlaps([*line.fixed, *longest_first])
         language = line.language or self.tokenizer.language_token(line.text)
-        return replace(line, fixed=tuple(fixed), language=language)
+        prepared = replace(line, fixed=tuple(fixed), language=language)
+        return prepared.with_edits(write_out(line.text, source))
 
     def _localized(self, text: str, spans: Sequence[ProtectedSpan]) -> list[FixedSpan]:
         """Return the protected spans of a text; decimal numbers between words are written as in the
@@ -224,7 +232,9 @@ class Guard:
         localized = []
         for span, protected in zip(fixed, spans, strict=True):
             if protected.kind in NUMERIC_KINDS:
-                following = text[span.end : span.end + MAX_MEASURE_LENGTH]
+                passage = text[span.start : span.end + MAX_MEASURE_LENGTH]
+                written_out = apply_edits(passage, write_out(passage, self.languages[0]))
+                following = written_out[span.end - span.start :]
                 number = span.translation.removesuffix(".")  # of a date such as 24.12.
                 number = localize_decimal(number, following, *self.languages)
                 number = localize_time(number, following)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from nmt.core.errors import DataError
 from nmt.text.normalization import normalize
-from nmt.text.spans import apply_edits
+from nmt.text.spans import Edit, apply_edits
 from nmt.translation.checks import count_occurrences, is_missing
 from nmt.translation.pieces import word_indices_at
 from nmt.translation.result import Translation
@@ -16,7 +16,6 @@ from nmt.translation.segments import FixedSpan, Line, with_language
 from nmt.translation.terms import (
     TERM_DOUBTFUL,
     AlignedText,
-    Edit,
     has_lost_preposition,
     is_doubled,
     is_elsewhere,

@@ -13,7 +13,7 @@ from nmt.core.errors import UsageError
 from nmt.engines import Source
 from nmt.text.normalization import normalize, normalize_source
 from nmt.text.sentences import count_sentences, split_to_fit
-from nmt.text.spans import ProtectedSpan, apply_edits, find_spans, without_overlaps
+from nmt.text.spans import Edit, ProtectedSpan, apply_edits, find_spans, without_overlaps
 from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.text.whitespace import separator
 from nmt.translation.budget import Budget, count_extra_letters
@@ -102,6 +102,19 @@ class Line:
             for end, span in zip(ends, self.fixed, strict=False)
         ):
             raise UsageError("fixed spans must be in order, in the text, and without overlaps")
+
+    def with_edits(self, edits: Iterable[Edit]) -> Line:
+        """Return the line with the edits of its text that change no fixed span."""
+        free: list[Edit] = []
+        for start, end, new in edits:
+            if all(span.end <= start or span.start >= end for span in self.fixed):
+                free.append((start, end, new))
+        moved: list[FixedSpan] = []
+        for span in self.fixed:
+            before = [edit for edit in free if edit[1] <= span.start]
+            offset = sum(len(new) - (end - start) for start, end, new in before)
+            moved.append(span.moved(offset))
+        return replace(self, text=apply_edits(self.text, free), fixed=tuple(moved))
 
     @property
     def terms(self) -> list[FixedSpan]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.number_words import find_number_words
-from nmt.text.spans import apply_edits
+from nmt.text.spans import Edit, apply_edits
 
 _MINUTES_OF_DAY = 24 * 60
 _NOON = 12 * 60
@@ -37,8 +37,6 @@ _IN_WORDS = lazy_pattern(r"\b(?:halb|(?:drei)?viertel|ein Uhr|eins|half|quarter|
 _WITH_POINT = lazy_pattern(r"\d{1,2}\.[0-5]\d")
 _HALVES = ("first_half", "second_half")
 _OTHER_HALF = str.maketrans("apAP", "paPA")
-
-Edit = tuple[int, int, str]
 
 
 def localize_time(number: str, following: str) -> str:

@@ -703,6 +703,35 @@ def test_only_the_number_itself_gets_another_format(
     assert len(guard.translator.requests) == 1
 
 
+def test_abbreviations_are_written_out_except_in_spans_and_terms() -> None:
+    german = Translator.load("de-en")
+    path = "S. 3 in `Abb. 4`"
+    terms = Glossary([Term("Abt", "unit", "de")])
+    text = f"Die Abt. zahlt 3,5 Mio. Euro ({path}) an Lehrer_innen."
+    guard = scripted(german, lambda line, search: [line.text], glossary=terms)
+    guard.translate([text])
+    line, _ = guard.translator.requests[0]
+    expected = "Die Abt. zahlt 3,5 Millionen Euro (Seite 3 in `Abb. 4`) an Lehrerinnen."
+    assert line.text == expected
+    for span in line.fixed:
+        kept = line.text[span.start : span.end]
+        assert kept in {"Abt", "3,5", "3", "`Abb. 4`"}
+    numbers = [span.translation for span in line.fixed if span.translation[0].isdigit()]
+    assert numbers == ["3.5", "3"]
+
+
+def test_a_lost_currency_is_searched_for(translator: Translator) -> None:
+    guard = scripted(
+        translator,
+        lambda line, search: ["Es kostet 2 Milliarden.", "Es kostet 2 Milliarden Euro."],
+    )
+    [[best]] = guard.stream([["It costs 2 bn euros."]])
+    assert (best.text, best.warnings) == ("Es kostet 2 Milliarden Euro.", ())
+    without = scripted(translator, lambda line, search: ["Es kostet 2 Milliarden."])
+    [[best]] = without.stream([["It costs 2 bn euros."]])
+    assert best.warnings == ("missing-currency: euro",)
+
+
 def test_times_are_in_the_same_half_of_the_day(translator: Translator) -> None:
     guard = scripted(translator, lambda line, search: ["Er kommt um 4 Uhr."])
     [[best]] = guard.stream([["He comes at 4 p.m."]])

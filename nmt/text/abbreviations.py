@@ -1,0 +1,264 @@
+"""Abbreviations and German forms for all genders, and the words that they stand for.
+
+Small models know *Milliarden* and *Abbildung*, but lose *Mrd.* and copy *Abb.* An abbreviation is
+written out in the same number of words, so that word alignments remain true.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from nmt.text.language_codes import base_language
+from nmt.text.lazy_pattern import lazy_pattern
+from nmt.text.spans import Edit
+
+
+@dataclass(frozen=True)
+class _Abbreviations:
+    """The abbreviations of a language, without the period, and their words. Those in lower case may
+    be capitalized."""
+
+    anywhere: Mapping[str, str]
+    before_number: Mapping[str, str]
+    """Those that have another meaning elsewhere, such as `S.` for a first name; also before a date
+    such as `Jan. 5`."""
+    before_name: Mapping[str, str]
+    """Titles."""
+    after_number: Mapping[str, str]
+    """With the words after 1 and after other numbers, separated by a slash if they differ."""
+    sentence_starts: str
+    """Words that begin a sentence, which an abbreviation before them ends."""
+
+
+_GERMAN = _Abbreviations(
+    anywhere={
+        "Abt": "Abteilung",
+        "Fa": "Firma",
+        "Hr": "Herr",
+        "Hrn": "Herrn",
+        "bspw": "beispielsweise",
+        "bzw": "beziehungsweise",
+        "evtl": "eventuell",
+        "exkl": "exklusive",
+        "ggf": "gegebenenfalls",
+        "inkl": "inklusive",
+        "insb": "insbesondere",
+        "insbes": "insbesondere",
+        "insg": "insgesamt",
+        "sog": "sogenannten",
+        "u. a": "unter anderem",
+        "vgl": "vergleiche",
+        "zzgl": "zuzüglich",
+    },
+    before_number={
+        "Abb": "Abbildung",
+        "Abs": "Absatz",
+        "Anm": "Anmerkung",
+        "Art": "Artikel",
+        "Bd": "Band",
+        "Bsp": "Beispiel",
+        "Di": "Dienstag",
+        "Do": "Donnerstag",
+        "Fr": "Freitag",
+        "Kap": "Kapitel",
+        "Mi": "Mittwoch",
+        "Mo": "Montag",
+        "S": "Seite",
+        "Sa": "Samstag",
+        "So": "Sonntag",
+        "Tab": "Tabelle",
+        "Ziff": "Ziffer",
+        "max": "maximal",
+        "mind": "mindestens",
+    },
+    before_name={"Bgm": "Bürgermeister", "Fr": "Frau"},
+    after_number={
+        "Aufl": "Auflage",
+        "Aug": "August",
+        "Dez": "Dezember",
+        "Feb": "Februar",
+        "Jan": "Januar",
+        "Jh": "Jahrhundert",
+        "Jhd": "Jahrhundert",
+        "Jhdt": "Jahrhundert",
+        "Min": "Minute/Minuten",
+        "Mio": "Million/Millionen",
+        "Mrd": "Milliarde/Milliarden",
+        "Nov": "November",
+        "Okt": "Oktober",
+        "Pers": "Person/Personen",
+        "Sek": "Sekunde/Sekunden",
+        "Sept": "September",
+        "Std": "Stunde/Stunden",
+        "Stk": "Stück",
+        "Tsd": "Tausend",
+    },
+    sentence_starts=(
+        "Ich|Du|Er|Sie|Es|Wir|Ihr|Man|Die|Der|Das|Dann|Danach|Dort|Hier|Jetzt|Heute|Wenn|Bitte"
+    ),
+)
+_ENGLISH = _Abbreviations(
+    anywhere={
+        "Ave": "Avenue",
+        "Blvd": "Boulevard",
+        "approx": "approximately",
+        "dept": "department",
+        "excl": "excluding",
+        "govt": "government",
+        "incl": "including",
+        "univ": "university",
+    },
+    before_number={
+        "Apr": "April",
+        "Aug": "August",
+        "Dec": "December",
+        "Feb": "February",
+        "Fri": "Friday",
+        "Jan": "January",
+        "Mar": "March",
+        "Mon": "Monday",
+        "Nov": "November",
+        "Oct": "October",
+        "Sat": "Saturday",
+        "Sep": "September",
+        "Sept": "September",
+        "Sun": "Sunday",
+        "Thu": "Thursday",
+        "Thurs": "Thursday",
+        "Tue": "Tuesday",
+        "Tues": "Tuesday",
+        "Wed": "Wednesday",
+        "ch": "chapter",
+        "fig": "figure",
+        "figs": "figures",
+        "no": "number",
+        "nos": "numbers",
+        "p": "page",
+        "pp": "pages",
+        "sec": "section",
+        "vol": "volume",
+    },
+    before_name={
+        "Gen": "General",
+        "Gov": "Governor",
+        "Lt": "Lieutenant",
+        "Pres": "President",
+        "Sen": "Senator",
+    },
+    after_number={
+        "bn": "billion",
+        "ft": "foot/feet",
+        "hr": "hour/hours",
+        "hrs": "hour/hours",
+        "lb": "pound/pounds",
+        "lbs": "pound/pounds",
+        "mi": "mile/miles",
+        "min": "minute/minutes",
+        "mins": "minute/minutes",
+        "mln": "million",
+        "mn": "million",
+        "sec": "second/seconds",
+        "secs": "second/seconds",
+        "yd": "yard/yards",
+        "yds": "yard/yards",
+        "yr": "year/years",
+        "yrs": "year/years",
+    },
+    sentence_starts=(
+        "I|You|He|She|It|We|They|The|This|That|These|Then|There|Here|Now|Today|If|When|Please"
+    ),
+)
+_LANGUAGES = {"de": _GERMAN, "en": _ENGLISH}
+_CANDIDATE = lazy_pattern(
+    r"(?<![\w.,:])(?P<number>\d[\d.,]*)\s(?P<measure>[A-Za-z]{1,6})(?P<period>\.)?(?!\w)"
+    r"|(?<![\w.])(?P<short>[A-Za-z]{1,6}(?:\.\sa)?)\.(?!\w)"
+)
+"""A short word after a number, or before a period."""
+_NUMBER_AHEAD = lazy_pattern(r"(?:,?\s(?:[A-Z][a-z]{2,3}\.?\s)?|\s?)\d")
+_NAME_AHEAD = lazy_pattern(r"\s[A-ZÄÖÜ]\w")
+_CLOCK = lazy_pattern(r"\d{1,2}\.[0-5]\d")
+_TEXT_END = lazy_pattern(r"[^\w\s]*\s*$")
+_GENDERED_NOUN = lazy_pattern(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])(?:[:*_·]|/-)(in(?:nen)?)(?!\w)")
+"""A noun for all genders, such as Student:innen."""
+_GENDERED_ENDING = lazy_pattern(r"(?<!\w)([A-ZÄÖÜ]?[a-zäöüß]+e)[:*_·]([mnrs])(?!\w)")
+"""A determiner or adjective for all genders, such as jede:r."""
+
+
+def is_gendered(word: str, language: str) -> bool:
+    """Return whether a word is a German form for all genders, such as Lehrer_innen."""
+    if base_language(language) != "de":
+        return False
+    return bool(_GENDERED_NOUN.fullmatch(word) or _GENDERED_ENDING.fullmatch(word))
+
+
+def write_out(text: str, language: str) -> Iterator[Edit]:
+    """Yield the edits that write out the abbreviations of a text, and that replace German forms for
+    all genders by others: Student:innen by Studentinnen, jede:r by jeder.
+
+    `language` is the code of the text; languages other than German and English have no edits.
+    """
+    code = base_language(language)
+    if code not in _LANGUAGES:
+        return
+    if code == "de":
+        for pattern in (_GENDERED_NOUN, _GENDERED_ENDING):
+            for match in pattern.finditer(text):
+                yield (*match.span(), match[1] + match[2])
+    abbreviations = _LANGUAGES[code]
+    for match in _CANDIDATE.finditer(text):
+        words = _words(match, abbreviations)
+        if not words:
+            continue
+        group = "measure" if match["number"] else "short"
+        has_period = match.end() > match.end(group)
+        if has_period and _ends_sentence(text[match.end() :], abbreviations):
+            words += "."
+        yield (match.start(group), match.end(), words)
+
+
+def _words(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:
+    """Return the words of a candidate; None if it is no abbreviation."""
+    if match["number"]:
+        words = _measure(match["number"], match["measure"], match["period"], abbreviations)
+        if words or not match["period"]:
+            return words
+    short = match["measure"] or match["short"]
+    words = _look_up(short, abbreviations.anywhere)
+    if not words and _NUMBER_AHEAD.match(match.string, match.end()):
+        words = _look_up(short, abbreviations.before_number)
+    is_before_name = _NAME_AHEAD.match(match.string, match.end())
+    rest = match.string[match.end() :]
+    if not words and is_before_name and not _ends_sentence(rest, abbreviations):
+        words = _look_up(short, abbreviations.before_name)
+    return words
+
+
+def _measure(
+    number: str, short: str, period: str | None, abbreviations: _Abbreviations
+) -> str | None:
+    """Return the words of an abbreviation after a number."""
+    if number.endswith(".") and not period:
+        return None  # the number ended a sentence
+    words = _look_up(short, abbreviations.after_number)
+    if not words or "/" not in words:
+        return words
+    singular, plural = words.split("/")
+    if singular == "hour" and _CLOCK.fullmatch(number):
+        return None  # a time such as 20.45 hrs
+    return singular if number == "1" else plural
+
+
+def _look_up(short: str, table: Mapping[str, str]) -> str | None:
+    """Return the words of an abbreviation, which may be capitalized."""
+    if short in table:
+        return table[short]
+    words = table.get(short[0].lower() + short[1:])
+    return words[0].upper() + words[1:] if words else None
+
+
+def _ends_sentence(rest: str, abbreviations: _Abbreviations) -> bool:
+    """Return whether a sentence ends before the rest of a text."""
+    is_last = _TEXT_END.match(rest)
+    return bool(is_last or re.match(rf"\s+(?:{abbreviations.sentence_starts})\b", rest))

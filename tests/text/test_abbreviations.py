@@ -1,0 +1,84 @@
+"""Abbreviations and German forms for all genders."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmt.text.abbreviations import is_gendered, write_out
+from nmt.text.spans import apply_edits
+
+
+def written_out(text: str, language: str) -> str:
+    return apply_edits(text, write_out(text, language))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Es kostet 2 Mrd. Euro.", "Es kostet 2 Milliarden Euro."),
+        ("Es kostet 1 Mio. Euro.", "Es kostet 1 Million Euro."),
+        ("Es sind 1,5 Mio Menschen.", "Es sind 1,5 Millionen Menschen."),
+        ("Es dauert 3 Std. und 20 Min.", "Es dauert 3 Stunden und 20 Minuten."),
+        ("Es dauert 5 Min. Wir gehen.", "Es dauert 5 Minuten. Wir gehen."),
+        ("(ca. 5 Min.)", "(ca. 5 Minuten.)"),
+        ("Am 3. Jan. 2020 im 19. Jh.", "Am 3. Januar 2020 im 19. Jahrhundert."),
+        (
+            "Siehe Abb. 3, S. 12 und Art. 5 Abs. 2.",
+            "Siehe Abbildung 3, Seite 12 und Artikel 5 Absatz 2.",
+        ),
+        ("Vgl. Kap. 2 bzw. 3.", "Vergleiche Kapitel 2 beziehungsweise 3."),
+        ("Das ist u. a. ein Grund.", "Das ist unter anderem ein Grund."),
+        ("Mind. 3, max. 5 Hunde.", "Mindestens 3, maximal 5 Hunde."),
+        ("Liebe Student:innen!", "Liebe Studentinnen!"),
+        ("Jede:r Lehrer*in und alle Ärzt_innen.", "Jeder Lehrerin und alle Ärztinnen."),
+        ("Die Mitarbeiter/-innen kommen.", "Die Mitarbeiterinnen kommen."),
+        ("Am Mo., 5. Jan., mit Fr. Weber", "Am Montag, 5. Januar, mit Frau Weber"),
+        # Names and other words
+        ("Das ist Max. Er kommt mit S. Weber.", "Das ist Max. Er kommt mit S. Weber."),
+        ("Die Art. Das Abs. Bis Fr. Wir gehen.", "Die Art. Das Abs. Bis Fr. Wir gehen."),
+        ("Er kam um 5. Jan kam später.", "Er kam um 5. Jan kam später."),
+    ],
+)
+def test_german(text: str, expected: str) -> None:
+    assert written_out(text, "de") == expected
+    assert written_out(text, "de-AT") == expected
+    assert len(text.split()) == len(expected.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It takes approx. two hrs.", "It takes approximately two hrs."),
+        ("It takes 1 hr. and 20 mins. by car.", "It takes 1 hour and 20 minutes by car."),
+        ("It takes 3 hrs. We leave.", "It takes 3 hours. We leave."),
+        ("It cost $3.5 mn.", "It cost $3.5 million."),
+        ("It cost 2 bn euros.", "It cost 2 billion euros."),
+        ("See Fig. 3 and pp. 12-13.", "See Figure 3 and pages 12-13."),
+        (
+            "From Sept. 3 to Dec. 31, incl. Sundays.",
+            "From September 3 to December 31, including Sundays.",
+        ),
+        ("On Mon., Jan. 5, with Gov. Brown", "On Monday, January 5, with Governor Brown"),
+        ("At 20.45 hrs and 20:45 hrs.", "At 20.45 hrs and 20:45 hrs."),
+        ("He sat in the Sun. The dog slept.", "He sat in the Sun. The dog slept."),
+        ("No. 5 is alive.", "Number 5 is alive."),
+        ("Do you? No. I do not.", "Do you? No. I do not."),
+        ("He saw p. and Student:innen.", "He saw p. and Student:innen."),
+        ("The dog has 3 legs.", "The dog has 3 legs."),
+    ],
+)
+def test_english(text: str, expected: str) -> None:
+    assert written_out(text, "en") == expected
+    assert len(text.split()) == len(expected.split())
+
+
+def test_other_languages_have_none() -> None:
+    text = "Student:innen, 2 Mio. et approx. 5 min."
+    assert written_out(text, "fr") == text
+
+
+def test_gendered_words() -> None:
+    assert is_gendered("Lehrer_innen", "de")
+    assert is_gendered("jede*r", "de")
+    assert not is_gendered("Lehrer_innen", "en")
+    assert not is_gendered("snake_case", "de")

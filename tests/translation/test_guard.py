@@ -720,6 +720,33 @@ def test_abbreviations_are_written_out_except_in_spans_and_terms() -> None:
     assert numbers == ["3.5", "3"]
 
 
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        (
+            "Forged papers cost 5 euros.",
+            "falsche Papiere kosten 5 Euro.",
+            "Falsche Papiere kosten 5 Euro.",
+        ),
+        ("In numbers", "in Zahlen", "In Zahlen"),
+        ("in numbers", "in Zahlen", "in Zahlen"),
+        ("My iPhone is broken.", "iPhone ist kaputt.", "iPhone ist kaputt."),
+        ("Use snake_case.", "snake_case wird benutzt.", "snake_case wird benutzt."),
+    ],
+)
+def test_a_sentence_begins_with_a_capital(
+    translator: Translator, source: str, text: str, expected: str
+) -> None:
+    guard = scripted(translator, lambda line, search: [text])
+    assert guard.translate([source]) == [expected]
+    assert len(guard.translator.requests) == 1
+
+
+def test_a_german_noun_is_no_sentence() -> None:
+    guard = scripted(Translator.load("de-en"), lambda line, search: ["dogs"])
+    assert guard.translate(["Hunde", "Hunde!"]) == ["dogs", "Dogs"]
+
+
 def test_a_lost_currency_is_searched_for(translator: Translator) -> None:
     guard = scripted(
         translator,

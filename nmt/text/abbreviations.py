@@ -180,6 +180,13 @@ _NUMBER_AHEAD = lazy_pattern(r"(?:,?\s(?:[A-Z][a-z]{2,3}\.?\s)?|\s?)\d")
 _NAME_AHEAD = lazy_pattern(r"\s[A-ZÄÖÜ]\w")
 _CLOCK = lazy_pattern(r"\d{1,2}\.[0-5]\d")
 _TEXT_END = lazy_pattern(r"[^\w\s]*\s*$")
+_GERMAN_ERAS = {"BC": "v. Chr.", "BCE": "v. Chr.", "AD": "n. Chr.", "CE": "n. Chr."}
+_BEFORE_ERA = lazy_pattern(r"(?:\d|\bcentur(?:y|ies)|\bmillenni(?:um|a))\s$")
+_WORLD_WAR = lazy_pattern(r"\bWorld War (?P<number>II?)\b")
+_REGNAL_NUMBER = lazy_pattern(
+    r"(?<!\w)[A-ZÄÖÜ][a-zäöüß]+ (?P<number>[IVX]{1,5})\.(?=\s+(?P<next>\w+))"
+)
+"""The number of a German monarch, whose period ends no sentence, as in Karl V. von Spanien."""
 _GENDERED_NOUN = lazy_pattern(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])(?:[:*_·]|/-)(in(?:nen)?)(?!\w)")
 """A noun for all genders, such as Student:innen."""
 _GENDERED_ENDING = lazy_pattern(r"(?<!\w)([A-ZÄÖÜ]?[a-zäöüß]+e)[:*_·]([mnrs])(?!\w)")
@@ -203,9 +210,11 @@ def write_out(text: str, language: str) -> Iterator[Edit]:
     if code not in _LANGUAGES:
         return
     if code == "de":
-        for pattern in (_GENDERED_NOUN, _GENDERED_ENDING):
-            for match in pattern.finditer(text):
-                yield (*match.span(), match[1] + match[2])
+        yield from _plain_german(text)
+    else:
+        for match in _WORLD_WAR.finditer(text):
+            ordinal = "Second" if match["number"] == "II" else "First"
+            yield (*match.span(), f"{ordinal} World War")
     abbreviations = _LANGUAGES[code]
     for match in _CANDIDATE.finditer(text):
         words = _words(match, abbreviations)
@@ -216,6 +225,25 @@ def write_out(text: str, language: str) -> Iterator[Edit]:
         if has_period and _ends_sentence(text[match.end() :], abbreviations):
             words += "."
         yield (match.start(group), match.end(), words)
+
+
+def translate_era(text: str, span: tuple[int, int], src: str, tgt: str) -> str | None:
+    """Return the German translation of an English era such as BC after a year or century; None if
+    a span of the text is none."""
+    start, end = span
+    is_supported = base_language(src) == "en" and base_language(tgt) == "de"
+    is_era = is_supported and _BEFORE_ERA.search(text[max(0, start - 20) : start])
+    return _GERMAN_ERAS.get(text[start:end]) if is_era else None
+
+
+def _plain_german(text: str) -> Iterator[Edit]:
+    """Yield the edits of forms for all genders and of the numbers of monarchs."""
+    for pattern in (_GENDERED_NOUN, _GENDERED_ENDING):
+        for match in pattern.finditer(text):
+            yield (*match.span(), match[1] + match[2])
+    for match in _REGNAL_NUMBER.finditer(text):
+        if not re.fullmatch(_GERMAN.sentence_starts, match["next"]):
+            yield (match.start("number"), match.end(), match["number"])
 
 
 def _words(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:

@@ -61,15 +61,21 @@ def numbers_of_compounds(text: str, language: str) -> set[int]:
 
 def values_of_other_forms(text: str, language: str) -> list[int]:
     """Return the values of numbers that `find_number_words` leaves out because they are no words
-    or have other meanings: Roman numerals from II to XXXIX, and second in English."""
+    or have other meanings: Roman numerals, and second in English."""
+    values = roman_numerals(text)
+    if base_language(language) == "en":
+        values += [2] * len(_EN_SECOND.findall(text))
+    return values
+
+
+def roman_numerals(text: str) -> list[int]:
+    """Return the values of the Roman numerals from II to XXXIX, except for X."""
     values = []
     for match in _ROMAN.finditer(text):
         numeral = match[0]
         tens = numeral.count("X") - numeral.endswith("IX")
         unit = _ROMAN_UNITS.index(match["unit"])
         values.append(10 * tens + unit)
-    if base_language(language) == "en":
-        values += [2] * len(_EN_SECOND.findall(text))
     return values
 
 

@@ -52,7 +52,10 @@ _SENTENCE_STARTS = (
     "|Und|Aber|Doch|Denn|Da|Dann|Danach|Dort|Hier|Jetzt|Heute|Als|Wenn|Weil|Wer|Was|Wie|Wo|Warum"
     "|In|Im|Am|An|Auf|Bei|Für|Mit|Nach|Seit|Von|Vor|Zu|Zum|Zur"
 )
-_BETWEEN_ORDINALS = rf"(?:\.,? (?:(?:und|oder|bis|sowie) )?(?:(?:{_DETERMINERS}) )?|\.[–-])"
+_CENTURY_PART = r"(?:(?:zu|zum|zur|am|im|in der|bis|an der) )?(?:Anfang|Beginn|Mitte|Hälfte|Ende)"
+_BETWEEN_ORDINALS = (
+    rf"(?:\.,? (?:(?:und|oder|bis|sowie) )?(?:{_CENTURY_PART} )?(?:(?:{_DETERMINERS}) )?|\.[–-])"
+)
 _GERMAN_ORDINALS = lazy_pattern(
     rf"(?P<determiner>(?<!\w)(?i:{_DETERMINERS}) )?(?<![\w.,])"
     rf"(?P<numbers>\d{{1,3}}(?:{_BETWEEN_ORDINALS}\d{{1,3}}){{0,9}})\. "

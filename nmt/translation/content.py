@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from nmt.data.check.minhash import normalized_words
@@ -18,6 +18,7 @@ from nmt.text.number_words import (
     NumberWord,
     find_number_words,
     numbers_of_compounds,
+    roman_numerals,
     supports_number_words,
     values_of_other_forms,
 )
@@ -109,8 +110,8 @@ def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str
 
 
 def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
-    """Yield the names of numbers that a translation changes or adds, in words and digits, if the
-    number words of both languages are known.
+    """Yield the names of numbers that a translation changes or adds, in words, digits and Roman
+    numerals, if the number words of both languages are known.
 
     Args:
         source: the source, with protected spans.
@@ -123,10 +124,12 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
     words = find_number_words(source, src)
     # A large ordinal is no number, as in the thousandth time.
     in_words = _values(word for word in words if not word.is_ordinal or word.value <= MAX_SPELLED)
+    romans = roman_numerals(source)
+    in_words.update(romans)
     in_translation = _values(find_number_words(text, tgt))
     in_other_forms = Counter(values_of_other_forms(text, tgt))
     missing = in_words - (in_translation + in_other_forms + _digit_values(text, _DIGITS, _GROUPED))
-    known = in_words + Counter(values_of_other_forms(source, src))
+    known = in_words | Counter(values_of_other_forms(source, src))
     known += _digit_values(source, _DIGITS, _GROUPED)
     numbers = in_translation + _digit_values(text, _WHOLE_NUMBER, _GROUPED)
     added = _without_compounds(numbers.keys() - known.keys(), source, src)
@@ -134,7 +137,8 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
         return
     if missing:
         is_certain = bool(added) or len(in_words) > 1  # several numbers may be a time
-        yield from _changed_numbers(missing, words, is_certain=is_certain)
+        ordinals = {*romans, *(word.value for word in words if word.is_ordinal)}
+        yield from _changed_numbers(missing, ordinals, is_certain=is_certain)
         return
     for value in added:
         if value > MAX_IDIOMATIC:
@@ -160,11 +164,10 @@ def missing_currencies(source: str, text: str, src: str, tgt: str) -> Iterator[s
 
 
 def _changed_numbers(
-    missing: Iterable[int], words: Iterable[NumberWord], *, is_certain: bool
+    missing: Iterable[int], ordinals: Container[int], *, is_certain: bool
 ) -> Iterator[str]:
     """Yield the problems of missing numbers. Unless it is certain that they are numbers, small ones
     may be part of an idiom."""
-    ordinals = {word.value for word in words if word.is_ordinal}
     for value in missing:
         if is_certain or value > MAX_IDIOMATIC or value in ordinals:
             yield f"{NUMBER_CHANGED}: {value}"

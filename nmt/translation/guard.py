@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from nmt.core.errors import UsageError
 from nmt.data.placeholders import separate_pattern
 from nmt.search import parse_search
-from nmt.text.abbreviations import is_gendered, write_out
+from nmt.text.abbreviations import is_gendered, translate_era, write_out
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import normalize, remove_invisible
@@ -234,7 +234,10 @@ class Guard:
             return list(fixed)
         localized = []
         for span, protected in zip(fixed, spans, strict=True):
-            if protected.kind in NUMERIC_KINDS:
+            era = translate_era(text, (span.start, span.end), *self.languages)
+            if era:
+                span = replace(span, translation=era)
+            elif protected.kind in NUMERIC_KINDS:
                 passage = text[span.start : span.end + MAX_MEASURE_LENGTH]
                 written_out = apply_edits(passage, write_out(passage, self.languages[0]))
                 following = written_out[span.end - span.start :]
@@ -671,6 +674,9 @@ def _restore_formats(line: Line, translation: Translation) -> Translation:
     separators differ, and letters with marks are encoded as in the source."""
     spans = Counter(span.translation for span in line.protected)
     for span, expected in spans.items():
+        if span.endswith("Chr."):  # its period also ends a sentence
+            text = translation.text.replace(f"{span}.", span)
+            translation = replace(translation, text=text)
         num_missing = expected - count_occurrences(translation.text, span)
         pattern = _other_formats(span) if num_missing > 0 else None
         if pattern:

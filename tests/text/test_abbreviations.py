@@ -32,6 +32,7 @@ def written_out(text: str, language: str) -> str:
         ("Liebe Student:innen!", "Liebe Studentinnen!"),
         ("Jede:r Lehrer*in und alle Ärzt_innen.", "Jeder Lehrerin und alle Ärztinnen."),
         ("Die Mitarbeiter/-innen kommen.", "Die Mitarbeiterinnen kommen."),
+        ("Karl V. von Spanien und Karl VI. Er kam.", "Karl V von Spanien und Karl VI. Er kam."),
         ("Am Mo., 5. Jan., mit Fr. Weber", "Am Montag, 5. Januar, mit Frau Weber"),
         # Names and other words
         ("Das ist Max. Er kommt mit S. Weber.", "Das ist Max. Er kommt mit S. Weber."),
@@ -57,6 +58,10 @@ def test_german(text: str, expected: str) -> None:
         (
             "From Sept. 3 to Dec. 31, incl. Sundays.",
             "From September 3 to December 31, including Sundays.",
+        ),
+        (
+            "After World War II, before World War I.",
+            "After Second World War, before First World War.",
         ),
         ("On Mon., Jan. 5, with Gov. Brown", "On Monday, January 5, with Governor Brown"),
         ("At 20.45 hrs and 20:45 hrs.", "At 20.45 hrs and 20:45 hrs."),

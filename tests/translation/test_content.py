@@ -180,6 +180,8 @@ def test_ordinals_and_numerals_are_the_same_number(source: str, text: str) -> No
 def test_other_numerals_are_other_numbers() -> None:
     changed = number_problems("Heinrich der Neunte", "Henry VIII", "de", "en")
     assert list(changed) == ["number-changed: 9"]
+    changed = number_problems("Henry VIII", "Heinrich der Neunte", "en", "de")
+    assert list(changed) == ["number-changed: 8"]
     changed = number_problems("Das dritte Buch ist gut.", "The second book is good.", "de", "en")
     assert list(changed) == ["number-changed: 3"]
 

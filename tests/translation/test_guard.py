@@ -111,6 +111,7 @@ from nmt.translation.terms import (
         ),
         ("Mix 1½ cups, 2 ¼ l and ¾ l, or 3 more.", ["1½", "2 ¼", "¾", "3"]),
         ("Am 3. Mai und im 19. Jahrhundert.", []),
+        ("Am Ende des 18. und bis zur Mitte des 19. Jahrhunderts", []),
         ("Der 2. Weltkrieg, ein 3. Versuch und Mitte 20. Jahrhundert.", []),
         ("Ludwig der 14. Er war der 3. und ich bin 30. Tom ist 5.", ["14", "3", "30", "5"]),
         ("Um 0 Uhr, 16 Uhr, 16.30 Uhr, 4 p.m., 4:30 pm oder 12 a.m.", []),
@@ -740,6 +741,15 @@ def test_a_sentence_begins_with_a_capital(
     guard = scripted(translator, lambda line, search: [text])
     assert guard.translate([source]) == [expected]
     assert len(guard.translator.requests) == 1
+
+
+def test_eras_and_the_period_after_them(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Rom fiel 9 v. Chr.."])
+    assert guard.translate(["Rome fell in 9 BC."]) == ["Rom fiel 9 v. Chr."]
+    line, _ = guard.translator.requests[0]
+    assert [span.translation for span in line.fixed] == ["9", "v. Chr."]
+    other = scripted(translator, lambda line, search: ["Nimm BC."])
+    assert other.translate(["Take BC."]) == ["Nimm BC."]
 
 
 def test_a_german_noun_is_no_sentence() -> None:

@@ -52,7 +52,9 @@ _SENTENCE_STARTS = (
     "|Und|Aber|Doch|Denn|Da|Dann|Danach|Dort|Hier|Jetzt|Heute|Als|Wenn|Weil|Wer|Was|Wie|Wo|Warum"
     "|In|Im|Am|An|Auf|Bei|Für|Mit|Nach|Seit|Von|Vor|Zu|Zum|Zur"
 )
-_CENTURY_PART = r"(?:(?:zu|zum|zur|am|im|in der|bis|an der) )?(?:Anfang|Beginn|Mitte|Hälfte|Ende)"
+_CENTURY_PART = (
+    r"(?:bis )?(?:(?:zu|zum|zur|am|im|in der|an der) )?(?:Anfang|Beginn|Mitte|Hälfte|Ende)"
+)
 _BETWEEN_ORDINALS = (
     rf"(?:\.,? (?:(?:und|oder|bis|sowie) )?(?:{_CENTURY_PART} )?(?:(?:{_DETERMINERS}) )?|\.[–-])"
 )

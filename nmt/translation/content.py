@@ -122,10 +122,8 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
     if not (supports_number_words(src) and supports_number_words(tgt)):
         return
     words = find_number_words(source, src)
-    # A large ordinal is no number, as in the thousandth time.
-    in_words = _values(word for word in words if not word.is_ordinal or word.value <= MAX_SPELLED)
     romans = roman_numerals(source)
-    in_words.update(romans)
+    in_words = _required_values(words, romans)
     in_translation = _values(find_number_words(text, tgt))
     in_other_forms = Counter(values_of_other_forms(text, tgt))
     missing = in_words - (in_translation + in_other_forms + _digit_values(text, _DIGITS, _GROUPED))
@@ -171,6 +169,17 @@ def _changed_numbers(
     for value in missing:
         if is_certain or value > MAX_IDIOMATIC or value in ordinals:
             yield f"{NUMBER_CHANGED}: {value}"
+
+
+def _required_values(words: Iterable[NumberWord], romans: Iterable[int]) -> Counter[int]:
+    """Return the values of the numbers in words and of the Roman numerals of a source that its
+    translation must have."""
+    values = Counter(romans)
+    for word in words:
+        # A large ordinal is no number, as in the thousandth time.
+        if not word.is_ordinal or word.value <= MAX_SPELLED:
+            values[word.value] += 1
+    return values
 
 
 def _values(words: Iterable[NumberWord]) -> Counter[int]:

@@ -21,7 +21,6 @@ from nmt.core.errors import UsageError
 from nmt.data.placeholders import separate_pattern
 from nmt.search import parse_search
 from nmt.text.abbreviations import is_gendered, translate_era, write_out
-from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import normalize, remove_invisible
 from nmt.text.numbers import equivalent_pattern, localize_decimal
@@ -29,6 +28,7 @@ from nmt.text.sentences import split_sentences
 from nmt.text.spans import NUMERIC_KINDS, ProtectedSpan, apply_edits, without_overlaps
 from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation.budget import Budget, search_work
+from nmt.translation.capitals import with_capital
 from nmt.translation.checks import LETTER, count_occurrences, find_problems, is_missing
 from nmt.translation.chunking import chunked, regroup
 from nmt.translation.content import (
@@ -82,8 +82,6 @@ SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 TERM_NOT_APPLIED = "term-not-applied"
 UNTRANSLATED = "untranslated"
 _SPACES = lazy_pattern(r"(?<=\S) {2,}(?=\S)")
-_SENTENCE = lazy_pattern(r".*[.!?…]\W*", re.DOTALL)
-_LOWER_CASE_WORD = lazy_pattern(r"\s*(?P<word>(?=[a-zäöü])\w+)")
 _SENTENCE_BOUNDARY = lazy_pattern(r"[.!?…](?=\s+\w)")
 
 Lines = Sequence[Line]
@@ -409,7 +407,7 @@ class _GuardedChunk:
             translation = _restore_formats(line, found)
             if not line.is_constrained:
                 text = correct_times(line.text, translation.text, *self.guard.languages)
-                text = _with_capital(line, text, self.guard.languages[0])
+                text = with_capital(line, text, self.guard.languages[0])
                 translation = replace(translation, text=text)
             if not has_spaces:
                 translation = replace(translation, text=_SPACES.sub(" ", translation.text))
@@ -626,23 +624,6 @@ def _restore_complete(substitution: Substitution, n_best: NBest) -> NBest:
         if all(count_occurrences(text, substitution.target[name]) for name in names):
             restored.append(translation)
     return restored
-
-
-def _with_capital(line: Line, text: str, language: str) -> str:
-    """Return a translation that begins with a capital if its source does, which in German may be
-    the capital of a noun, except in a sentence."""
-    is_sentence = _SENTENCE.fullmatch(line.text)
-    is_capital = line.text.lstrip()[:1].isupper()
-    if not is_capital or not (is_sentence or base_language(language) != "de"):
-        return text
-    match = _LOWER_CASE_WORD.match(text)
-    if not match:
-        return text
-    # Such as iPhone, or a term
-    kept_words = [*line.text.split(), *(span.translation for span in line.fixed)]
-    is_kept = any(word.startswith(match["word"]) for word in kept_words)
-    start = match.start("word")
-    return text if is_kept else text[:start] + text[start].upper() + text[start + 1 :]
 
 
 def _count_sentence_ends(text: str) -> int:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nmt.text.language_codes import base_language
-from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.tokenizer import Tokenizer
+from nmt.translation.capitals import inside_sentence
 from nmt.translation.content import split_items
 from nmt.translation.periods import without_added_period
 from nmt.translation.result import Translation
 from nmt.translation.segments import Line
 
-_ORDINARY_WORD = lazy_pattern(r"(?!I\b)[^\W\d_](?=\W|[^\W\d_A-ZÄÖÜ]+\b)")
-"""A word that is neither an abbreviation nor the English I."""
 CONJUNCTIONS = ({"en": "and", "de": "und"}, {"en": "or", "de": "oder"})
 
 
@@ -41,19 +39,3 @@ def _translate_separator(text: str, src: str, tgt: str) -> str:
         if word and translation and text.strip(" ,") == word:
             return f" {translation} "
     return text
-
-
-def inside_sentence(text: str, source: str, tokenizer: Tokenizer, language: str) -> str:
-    """Return the translation of a part of a sentence in lower case, unless it begins with a noun or
-    name: the tokenizer knows its capitalized form better.
-
-    Outside of German, what the source writes in lower case is none.
-    """
-    if not _ORDINARY_WORD.match(text):
-        return text
-    in_lower_case = text[:1].lower() + text[1:]
-    if source[:1].islower() and base_language(language) != "de":
-        return in_lower_case
-    capitalized_ids, lower_case_ids = tokenizer.encode_batch([text, in_lower_case], target=True)
-    is_noun = len(capitalized_ids) <= len(lower_case_ids)
-    return text if is_noun else in_lower_case

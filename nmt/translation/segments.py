@@ -47,6 +47,10 @@ class FixedSpan:
         """Return the span, `offset` characters further."""
         return replace(self, start=self.start + offset, end=self.end + offset)
 
+    def overlaps(self, start: int, end: int) -> bool:
+        """Return whether the span has characters of a range."""
+        return self.start < end and start < self.end
+
 
 def protected_spans(text: str) -> tuple[FixedSpan, ...]:
     """Return the protected spans of a text; see `nmt.text.spans.find_spans`."""
@@ -105,16 +109,20 @@ class Line:
 
     def with_edits(self, edits: Iterable[Edit]) -> Line:
         """Return the line with the edits of its text that change no fixed span."""
-        free: list[Edit] = []
+        applied = []
         for start, end, new in edits:
-            if all(span.end <= start or span.start >= end for span in self.fixed):
-                free.append((start, end, new))
-        moved: list[FixedSpan] = []
+            if not any(span.overlaps(start, end) for span in self.fixed):
+                applied.append((start, end, new))
+        moved = []
         for span in self.fixed:
-            before = [edit for edit in free if edit[1] <= span.start]
-            offset = sum(len(new) - (end - start) for start, end, new in before)
+            offset = 0
+            for start, end, new in applied:
+                if end <= span.start:
+                    growth = len(new) - (end - start)
+                    offset += growth
             moved.append(span.moved(offset))
-        return replace(self, text=apply_edits(self.text, free), fixed=tuple(moved))
+        text = apply_edits(self.text, applied)
+        return replace(self, text=text, fixed=tuple(moved))
 
     @property
     def terms(self) -> list[FixedSpan]:

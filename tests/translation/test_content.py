@@ -13,6 +13,7 @@ import pytest
 
 from nmt import Guard, Translation, Translator
 from nmt.text.number_words import find_number_words, spell_number
+from nmt.translation.capitals import inside_sentence
 from nmt.translation.content import (
     content_problems,
     find_items,
@@ -20,7 +21,6 @@ from nmt.translation.content import (
     number_problems,
     unbalanced_marks,
 )
-from nmt.translation.items import inside_sentence
 from nmt.translation.marks import restore_marks
 from nmt.translation.segments import FixedSpan, Line
 from nmt.translation.stand_ins import digits_for_words

@@ -27,6 +27,7 @@ from nmt.text.numbers import equivalent_pattern, localize_decimal
 from nmt.text.sentences import split_sentences
 from nmt.text.spans import NUMERIC_KINDS, ProtectedSpan, apply_edits, without_overlaps
 from nmt.text.whitespace import with_surrounding_whitespace
+from nmt.translation.alignment import align
 from nmt.translation.budget import Budget, search_work
 from nmt.translation.capitals import with_capital
 from nmt.translation.checks import LETTER, count_occurrences, find_problems, is_missing
@@ -566,12 +567,8 @@ class _GuardedChunk:
             if not aligned:  # or too long to be scored
                 yield []
                 continue
-            alignment = [
-                (link.source, link.target)
-                for link in aligned.links
-                if link.share >= MIN_SHARE_OF_MARKED
-            ]
-            text = restore_marks(*pairs[i], alignment)
+            links = [link for link in aligned.links if link.share >= MIN_SHARE_OF_MARKED]
+            text = restore_marks(*pairs[i], align(links))
             yield [replace(n_best[0], text=text)]
 
     def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:

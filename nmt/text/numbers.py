@@ -27,6 +27,8 @@ _DECIMAL_COMMA = _DECIMAL.format(group=r"\.", decimal=",")
 _DECIMAL_POINT = _DECIMAL.format(group=",", decimal=r"\.")
 _WITH_COMMA = lazy_pattern(rf"[^\d.,]*{_DECIMAL_COMMA}(?:-{_DECIMAL_COMMA})?[^\d.,]*")
 _WITH_POINT = lazy_pattern(rf"[^\d.,]*{_DECIMAL_POINT}(?:-{_DECIMAL_POINT})?[^\d.,]*")
+_MILLIONS_WITH_POINTS = lazy_pattern(r"[^\d.,]*\d{1,3}(?:\.\d{3}){2,3}[^\d.,]*")
+_MILLIONS_WITH_COMMAS = lazy_pattern(r"[^\d.,]*\d{1,3}(?:,\d{3}){2,3}[^\d.,]*")
 _BEFORE_MEASURE = lazy_pattern(
     r"(?:(?: ?[–-] ?| (?:to|and|or) )\d[\d.,]*)?[ -](?:(?:hundred|thousand|(?:m|b|tr)illion"
     r"|per ?cent|percentage|times|square|cubic|metric|feet|foot|inch(?:es)?"
@@ -40,7 +42,8 @@ _BEFORE_MEASURE = lazy_pattern(
 
 
 def localize_decimal(number: str, following: str, src: str, tgt: str) -> str:
-    """Return a decimal number, with its unit and currency, in the format of the target language.
+    """Return a decimal number, with its unit and currency, or millions with two separators, in the
+    format of the target language.
 
     It stays as it is if the languages have the same format, or if it may be something else: a
     number with a point that has no unit and is not before a measure may be a version.
@@ -54,14 +57,15 @@ def localize_decimal(number: str, following: str, src: str, tgt: str) -> str:
     source = base_language(src)
     target = base_language(tgt)
     if source in _COMMA_LANGUAGES and target in _POINT_LANGUAGES:
-        is_decimal = _WITH_COMMA.fullmatch(number) is not None
+        is_number = _WITH_COMMA.fullmatch(number) or _MILLIONS_WITH_POINTS.fullmatch(number)
     elif source in _POINT_LANGUAGES and target in _COMMA_LANGUAGES:
         has_unit = re.search(r"[^\d.,+−-]", number) is not None
         is_measure = has_unit or _BEFORE_MEASURE.match(following) is not None
-        is_decimal = is_measure and _WITH_POINT.fullmatch(number) is not None
+        is_decimal = is_measure and _WITH_POINT.fullmatch(number)
+        is_number = is_decimal or _MILLIONS_WITH_COMMAS.fullmatch(number)
     else:
-        is_decimal = False
-    return swap_separators(number) if is_decimal else number
+        return number
+    return swap_separators(number) if is_number else number
 
 
 def swap_separators(number: str) -> str:

@@ -156,7 +156,9 @@ _PATTERNS = {
     ],
     # 1980s is a decade.
     "quantity": [
-        rf"(?<![\w.,:/+{_CURRENCIES}-])[-+−]?[{_CURRENCIES}]\s?{_NUMBER}{_END}",
+        rf"(?<![\w.,:/+{_CURRENCIES}-])[-+−]?[{_CURRENCIES}]\s?{_NUMBER}(?:[kmb]|bn|mn|tn)?{_END}",
+        rf"{_NUMBER_START}{_NUMBER}(?:k|bn|mn|tn){_END}",  # thousand and more
+        rf"{_NUMBER_START}\d{{1,3}}(?:\.\d{{3}}){{2}}(?![\w-]|[.,]\d)",  # no version: 1.200.000
         (
             rf"{_NUMBER_START}{_NUMBER}(?-i:["
             rf" \u00a0\u202f]?(?:[{_CURRENCIES}]|{_any_of(_UNITS)})(?<!\ds)){_END}"

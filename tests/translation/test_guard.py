@@ -119,6 +119,8 @@ from nmt.translation.terms import (
         ("Von 14 bis 16.30 Uhr, from 2:15 to 5 p.m., 7-8 pm, 14 bis 16 Mal", ["14", "16"]),
         ("Im 19. und 20. Jahrhundert, vom 3. bis zum 5. Mai und am 7., 8. und 9. Juni", []),
         ("Vom 24.12. bis zum 31.12. dauert es 7.9 s.", ["24.12.", "31.12.", "7.9 s"]),
+        ("Is it $50k/yr, €1.5M, 2bn or 40k?", ["$50k", "€1.5M", "2bn", "40k"]),
+        ("1.200.000, 1.2.3 und 192.168.100.200", ["1.200.000", "1.2.3", "192.168.100.200"]),
         ("I don't know. Really?", []),
         ("Call My.App.Main or A.B.X, Mr.Bell.", ["My.App.Main"]),
         ("a \ue000 b", ["\ue000"]),
@@ -440,6 +442,8 @@ def test_equivalent_formats() -> None:
         ("3.8", " and 3.9 run", "3.8"),
         ("1.234 EUR", "", "1.234 EUR"),
         ("192.168.1.1", "", "192.168.1.1"),
+        ("8,000,000", " people", "8.000.000"),
+        ("$1.5M", "", "$1,5M"),
     ],
 )
 def test_decimals_have_the_format_of_the_target_language(

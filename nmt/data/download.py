@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import time
@@ -21,6 +22,8 @@ from nmt.core.packages import require_package
 from nmt.core.version import __version__
 
 if TYPE_CHECKING:  # imported on use, because importing httpx takes 0.1 s
+    import ssl
+
     import httpx
 
 CLIENT = "httpx"
@@ -297,6 +300,17 @@ class _Expectation:
         return ""
 
 
+@functools.cache
+def _certificates(file: str | None, directory: str | None) -> ssl.SSLContext:
+    """Return the trusted certificates, which take longer to parse than a small file to download.
+
+    The arguments are the variables of the environment that name them.
+    """
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
 def _create_client(https_only: bool) -> httpx.Client:
     import httpx
 
@@ -305,7 +319,9 @@ def _create_client(https_only: bool) -> httpx.Client:
         "Accept-Encoding": "identity",
     }
     try:
+        variables = map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR"))
         return httpx.Client(
+            verify=_certificates(*variables),
             follow_redirects=True,
             timeout=httpx.Timeout(30.0, connect=10.0),
             headers=headers,

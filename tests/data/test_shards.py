@@ -174,13 +174,21 @@ class KilledError(BaseException):
     """Stands for the death of the process."""
 
 
-@pytest.mark.parametrize("num_calls", [0, 4, 7, 12, 16])
 def test_interrupted_preparation_resumes_at_the_first_unfinished_shard(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, num_calls: int
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = sharded(directory)
     expected = files(prepare(experiment))
-    use_data(monkeypatch, directory / "again")
+    for num_calls in (0, 4, 7, 12, 16):
+        with monkeypatch.context() as patch:
+            use_data(patch, directory / f"after-{num_calls}")
+            check_resumption(experiment, num_calls, expected, patch)
+
+
+def check_resumption(
+    experiment: Config, num_calls: int, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prepare data, die after writing so many records, and prepare it again."""
     write_record = Shard.write_record
     written: list[tuple[int, str]] = []
 

@@ -32,9 +32,9 @@ from nmt.evaluate.test_sets import TestSet
 WORDS = "red blue green small big old new round flat long tree house river stone".split()
 
 
-def texts(count: int, seed: int) -> list[str]:
+def texts(count: int, seed: int, longest: int = 40) -> list[str]:
     rng = random.Random(seed)
-    return [" ".join(rng.choices(WORDS, k=rng.randint(3, 40))) for _ in range(count)]
+    return [" ".join(rng.choices(WORDS, k=rng.randint(3, longest))) for _ in range(count)]
 
 
 def corrupt(lines: Sequence[str], share: float, seed: int) -> list[str]:
@@ -47,7 +47,7 @@ def corrupt(lines: Sequence[str], share: float, seed: int) -> list[str]:
 
 TEST = TestSet("made", texts(60, 1), [texts(60, 2), texts(60, 3)])
 # TER of unrelated references takes long.
-FEW = TestSet("made", texts(4, 1), [texts(4, 2), texts(4, 3)])
+FEW = TestSet("made", texts(4, 1, 12), [texts(4, 2, 12), texts(4, 3, 12)])
 ONE = TestSet("made", texts(60, 1), [texts(60, 2)])
 
 

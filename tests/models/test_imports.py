@@ -192,7 +192,7 @@ def test_log_probabilities_and_translations_equal_transformers(
     directory, model = published
     run = import_model(str(directory), tmp_path / "run")
     tokenizer = pytest.importorskip("transformers").MarianTokenizer.from_pretrained(directory)
-    num_lines = 4 if tokenizer.vocab_size > LARGE else 8
+    num_lines = 2 if tokenizer.vocab_size > LARGE else 4
     source, target = sentences(num_lines)
     inputs = tokenizer(source, text_target=target, return_tensors="pt", padding=True)
     translator = Translator.load(run, "cpu", "fp32")

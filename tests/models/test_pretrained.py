@@ -19,6 +19,7 @@ import pytest
 from commandline import CommandLine, write
 
 from nmt import Translator
+from nmt.data.pairs import read_pairs
 from nmt.models import discovery
 from nmt.runs import pretrained
 
@@ -243,9 +244,29 @@ def short_texts(directory: Path, source: str, target: str, *options: str) -> dic
     return dict(pairs)
 
 
+@pytest.fixture(scope="module")
+def english(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """English short texts and their German translations."""
+    return short_texts(tmp_path_factory.mktemp("english"), "en", "de")
+
+
+@pytest.fixture(scope="module")
+def german_pairs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+    """German short texts, which may be repeated, and their English translations."""
+    directory = tmp_path_factory.mktemp("german")
+    short_texts(directory, "de", "en")
+    return [*read_pairs(directory / "hi.de", directory / "hi.en")]
+
+
+@pytest.fixture
+def german(german_pairs: list[tuple[str, str]]) -> dict[str, str]:
+    return dict(german_pairs)
+
+
 @pytest.mark.slow
-def test_short_texts_have_variants_of_spelling_and_punctuation(tmp_path: Path) -> None:
-    english, german = short_texts(tmp_path, "en", "de"), short_texts(tmp_path, "de", "en")
+def test_short_texts_have_variants_of_spelling_and_punctuation(
+    english: dict[str, str], german: dict[str, str], german_pairs: list[tuple[str, str]]
+) -> None:
     for text in ("Bye", "bye", "Bye!", "bye!!", "bye..."):
         assert english[text] == "Tschüss!"
     assert english["how are you"] == english["How are you??"] == "Wie geht es dir?"
@@ -254,7 +275,7 @@ def test_short_texts_have_variants_of_spelling_and_punctuation(tmp_path: Path) -
     assert "sugar!" not in english
     assert german["tschüss"] == german["Tschau."] == "Bye!"
     assert german["zucker"] == "sugar"
-    sources = (tmp_path / "hi.de").read_text().splitlines()
+    sources = [source for source, _ in german_pairs]
     assert sources.count("tschüss") > sources.count("zucker") == 1  # courtesies are repeated
     assert {german[text] for text in ("wie geht's", "Wie geht es Ihnen?")} == {"How are you?"}
     for name in ("courtesies", "words"):
@@ -265,8 +286,9 @@ def test_short_texts_have_variants_of_spelling_and_punctuation(tmp_path: Path) -
         assert len({tuple(pair) for pair in pairs}) == len(pairs)
 
 
-def test_short_texts_keep_their_own_spelling_and_abbreviations(tmp_path: Path) -> None:
-    english, german = short_texts(tmp_path, "en", "de"), short_texts(tmp_path, "de", "en")
+def test_short_texts_keep_their_own_spelling_and_abbreviations(
+    english: dict[str, str], german: dict[str, str]
+) -> None:
     assert (english["Turkey"], english["turkey"]) == ("Türkei", "Truthahn")
     assert (german["arm"], german["Arm"], german["weg"], german["Weg"]) == (
         "poor",
@@ -279,7 +301,7 @@ def test_short_texts_keep_their_own_spelling_and_abbreviations(tmp_path: Path) -
     assert all(text.strip() == text for text in english)
 
 
-def test_short_texts_of_test_sets_are_excluded(tmp_path: Path) -> None:
+def test_short_texts_of_test_sets_are_excluded(tmp_path: Path, english: dict[str, str]) -> None:
     for split in ("train", "valid", "test"):
         sides = (
             {"en": "how are you", "de": "Das, Schönste!"}
@@ -291,17 +313,17 @@ def test_short_texts_of_test_sets_are_excluded(tmp_path: Path) -> None:
     files = f"files(train='{tmp_path}/train', valid='{tmp_path}/valid', test='{tmp_path}/test')"
     write(tmp_path / "more", ["Turkey"], ["Das Land"])
     tests = ("--test", files, "--test", f"files(test='{tmp_path}/more')")
-    everything, rest = (short_texts(tmp_path, "en", "de", *options) for options in ((), tests))
-    excluded = {everything[text] for text in everything.keys() - rest.keys()}
+    rest = short_texts(tmp_path, "en", "de", *tests)
+    excluded = {english[text] for text in english.keys() - rest.keys()}
     assert excluded == {"Wie geht es dir?", "Türkei", "Truthahn"}
-    assert rest.items() <= everything.items()  # without alternative translations
+    assert rest.items() <= english.items()  # without alternative translations
     rows = [
         line.split("\t") for line in (ROOT / "data" / "short_inputs.tsv").read_text().splitlines()
     ]
     assert len(rows) == len({(row[0], row[2]) for row in rows}) == 300
     assert "\nGermany\tDeutschland\n" in (ROOT / "data" / "words.tsv").read_text()
     assert "Germany" in {text for _, _, text, _ in rows}
-    assert "Germany" not in everything
+    assert "Germany" not in english
 
 
 def test_lexicon_of_sentence_pairs(tmp_path: Path) -> None:

@@ -202,8 +202,8 @@ def test_spans_are_in_order_and_do_not_overlap(text: str) -> None:
 
 
 def test_long_text_without_spaces() -> None:
-    assert find_spans("a." * 100_000) == []  # with quadratic time, this would take minutes
-    text = "a" + "." * 100_000
+    assert find_spans("a." * 50_000) == []  # with quadratic time, this would take minutes
+    text = "a" + "." * 50_000
     assert split_to_fit(text, "en", lambda start, end: count_sentences(text[start:end], "en") <= 1)
 
 
@@ -1457,9 +1457,9 @@ def test_repairs_stay_within_the_budget_of_a_line(translator: Translator, senten
             (len(line.text) // 4) * parse_search(search or "beam").rows for line, search in requests
         )
 
-    few, many = count_rows(sentence), count_rows(f"{sentence} " * 200)
+    few, many = count_rows(sentence), count_rows(f"{sentence} " * 140)
     assert few > 4 * len(sentence) / 4 * 4  # all attempts
-    assert many < len(sentence) * 200 * 2
+    assert many < len(sentence) * 140 * 2
     budget = Budget()
     budget.extend("a" * 100)
     assert budget.repairs.take(int(budget.repairs.work))
@@ -1468,7 +1468,7 @@ def test_repairs_stay_within_the_budget_of_a_line(translator: Translator, senten
 
 def test_lines_beyond_the_budget_are_searched_quickly(translator: Translator) -> None:
     guard = scripted(translator, lambda line, search: ["Ja."])
-    dense = [f"{i}a {i}b." for i in range(1500)]
+    dense = [f"{i}a {i}b." for i in range(1000)]
     shared = Guard(guard.translator)
     shared.budget = Budget()
     list(shared.stream([dense]))

@@ -507,7 +507,7 @@ def test_parallel_batches_equal_sequential_batches(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_engine, "MAX_BATCH_ROWS", 8)
-    lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(40)]
+    lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(24)]
     threads = torch.get_num_threads()
     results = []
     for count in (1, 3):
@@ -529,10 +529,10 @@ def test_translations_do_not_depend_on_the_batch(
     translator: Translator, precision: str, spec: str
 ) -> None:
     loaded = Translator.load(translator.checkpoint, "cpu", precision)
-    lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(25)]
+    lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(12)]
     batched = list(loaded.stream([lines], spec))
     assert batched == [next(loaded.stream([[line]], spec)) for line in lines]
-    assert batched == list(loaded.stream([lines[:7], lines[7:]], spec))
+    assert batched == list(loaded.stream([lines[:5], lines[5:]], spec))
 
 
 @pytest.mark.parametrize(("spec", "rows"), [("greedy", 1), ("beam(beam_size=4)", 4)])

@@ -40,6 +40,8 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         "model.encoder_layers=2",
         "model.decoder_layers=3",
         "model.layer_sharing=2",
+        "train.steps=1",
+        "train.valid_every=1",
     ]
     run = directory / "run"
     train(tiny.config(directory, *changes), run)
@@ -68,7 +70,13 @@ def test_variants_of_letters_and_apostrophes_are_replaced(
 
 def test_sentences_beyond_the_positions_are_rejected(tmp_path: Path) -> None:
     train(
-        tiny.config(tmp_path, "model.position_encoding=learned(max_positions=64)"), tmp_path / "run"
+        tiny.config(
+            tmp_path,
+            "model.position_encoding=learned(max_positions=64)",
+            "train.steps=1",
+            "train.valid_every=1",
+        ),
+        tmp_path / "run",
     )
     loaded = discovery.load(tmp_path / "run")
     for options in ({}, {"target": "ba"}):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_subword import TEXT, tokenizer
 from tiny import config, copy_text
@@ -529,6 +529,7 @@ def test_noise_with_invalid_probability_is_rejected(spec: str) -> None:
         SourceNoise(["lowercase(p=1)", spec])
 
 
+@settings(max_examples=40)
 @given(text=st.text(max_size=60), seed=st.integers(0, 2**32))
 def test_typos_change_each_word_once(text: str, seed: int) -> None:
     noisy = add_noise(text, "typos(word_fraction=1.0)", seed=seed)

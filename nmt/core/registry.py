@@ -144,6 +144,7 @@ def describe_type(expected: Any) -> str:
     return _TYPE_NAMES.get(expected, "another value")
 
 
+@functools.cache
 def options_of(function: Callable[..., Any], *, include_ranges: bool = False) -> Options:
     """Map each keyword-only option of `function` to its annotated type, with its `Range` or
     without."""

@@ -176,6 +176,9 @@ class GrowingTable:
     def __init__(self, compute: Callable[[int], Tensor], length: int = 512) -> None:
         self.compute = compute
         self._replaced: list[Tensor] = []
+        # Only the shapes of weights matter there, and a wide table would take gigabytes.
+        if torch.get_default_device().type == "meta":
+            length = 0
         # Inside `torch.device("meta")`, computing would import torch's compiler.
         with torch.device("cpu"):
             self.table = compute(length)

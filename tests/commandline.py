@@ -82,8 +82,10 @@ def sentences(count: int) -> tuple[list[str], list[str]]:
 
 
 def heed_interrupts() -> None:
-    """Reset SIGINT, which is ignored if the tests run as a background job of a shell."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Reset signals that are ignored if the tests run as a background job of a shell, or under
+    nohup."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 SEVERAL = """

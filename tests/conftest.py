@@ -132,10 +132,11 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fine-tuning in the test process ends with significance tests, which would take a second
-    each."""
-    monkeypatch.setattr("nmt.training.fine_tuning.RESAMPLES", 100)
+def few_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fine-tuning in the test process ends with significance tests, and a plan measures updates,
+    which would take a second each."""
+    monkeypatch.setattr("nmt.training.fine_tuning.RESAMPLES", 20)
+    monkeypatch.setattr("nmt.training.profiling.MAX_UPDATES", 3)
 
 
 @pytest.fixture(scope="session")

@@ -145,7 +145,7 @@ def _preload() -> None:
     from nmt.data.sources import phrasebook
     from nmt.training import fine_tuning
 
-    fine_tuning.RESAMPLES = 100  # as in the test process
+    fine_tuning.RESAMPLES = 20  # as in the test process
     for pairs in phrasebook._splits().values():
         del pairs[MAX_PAIRS:]  # of the corpus of each fork, which reads the file only once
     # A garbage collection would copy the pages of all objects in each fork.

@@ -38,8 +38,8 @@ pytestmark = pytest.mark.slow
 EXACT = {
     "model__dropout": "0.0",
     "train__label_smoothing": "0.1",
-    "train__valid_every": "20",
-    "train__steps": "20",
+    "train__valid_every": "10",
+    "train__steps": "10",
     "train__subword_regularization": "unigram(alpha=0.2)",
     "data__replay": "files(train='text')",
     # Dedup would drop the replay corpus, which equals the training corpus
@@ -51,18 +51,18 @@ FOREVER = {"train__steps": "1000000", "train__valid_every": "1000000", "train__l
 TORCHRUN_OPTIONS = ("--standalone", "--nproc-per-node", "2", "-m", "nmt", "--")
 
 
-def start_torchrun(nmt: CommandLine, *command: str) -> subprocess.Popen[bytes]:
-    """Start a command with torchrun on two ranks."""
-    program = ("-m", "torch.distributed.run", *TORCHRUN_OPTIONS)
-    return nmt.start(*command, program=program)
-
-
 def fork_torchrun(nmt: CommandLine, *command: str) -> subprocess.Popen[bytes]:
     """Start a command with torchrun on two ranks; torchrun and the ranks are forks."""
-    return nmt.fork(*TORCHRUN_OPTIONS, *command, main=run_torchrun)
+    return nmt.fork(*TORCHRUN_OPTIONS, *command, main=run_torchrun_with_forks)
 
 
 def run_torchrun() -> None:
+    """Run torchrun."""
+    torchrun.main()
+    sys.exit()  # the signal handlers of torchrun remain
+
+
+def run_torchrun_with_forks() -> None:
     """Run torchrun, whose processes are forks."""
 
     def start_rank(
@@ -79,8 +79,7 @@ def run_torchrun() -> None:
         )
 
     with mock.patch.object(SubprocessHandler, "_popen", start_rank):
-        torchrun.main()
-    sys.exit()  # the signal handlers of torchrun remain
+        run_torchrun()
 
 
 def reset_signals() -> None:
@@ -148,7 +147,7 @@ def test_two_ranks_equal_gradient_accumulation_over_two_batches(nmt: CommandLine
             float((one[name] - other[name]).abs().max()) for name in one
         )
         assert losses(alone) == pytest.approx(losses(two), abs=tolerance)
-        assert checkpoint.read_progress(two / "step-000020").precision == "float32"
+        assert checkpoint.read_progress(two / "step-000010").precision == "float32"
     assert differences["fp32"] < 1e-6
     assert differences["bf16"] > 1e-5
 
@@ -157,24 +156,24 @@ def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(
     nmt: CommandLine,
 ) -> None:
     options = {
-        "train__steps": "16",
-        "train__valid_every": "8",
+        "train__steps": "8",
+        "train__valid_every": "4",
         "train__log_every": "1",
         "train__source_noise": "lowercase_no_punctuation(p=0.3)",
         "train__subword_regularization": "unigram(alpha=0.2)",
     }
     run_on_two_ranks(nmt, *training("runs/uninterrupted", **options))
     shutil.copytree(nmt.directory / "runs/uninterrupted", nmt.directory / "runs/interrupted")
-    shutil.rmtree(nmt.directory / "runs/interrupted/step-000016")
+    shutil.rmtree(nmt.directory / "runs/interrupted/step-000008")
     resume = ("train", "--run", "runs/interrupted", "--resume")
     run_on_two_ranks(nmt, *resume)
     runs = [nmt.directory / "runs" / name for name in ("uninterrupted", "interrupted")]
     assert same_weights(*runs)
     assert losses(runs[0]) == losses(runs[1])
-    nmt.run(*resume, "--set", "train.steps=18")
-    assert last_step(nmt, "runs/interrupted") == 18
-    run_on_two_ranks(nmt, *resume, "--set", "train.steps=20")
-    assert last_step(nmt, "runs/interrupted") == 20
+    nmt.run(*resume, "--set", "train.steps=10")
+    assert last_step(nmt, "runs/interrupted") == 10
+    run_on_two_ranks(nmt, *resume, "--set", "train.steps=12")
+    assert last_step(nmt, "runs/interrupted") == 12
 
 
 def update() -> None:
@@ -218,9 +217,11 @@ def test_muon_and_a_teacher_compute_the_same_update_on_every_rank(nmt: CommandLi
 
 
 def test_two_ranks_under_torchrun(nmt: CommandLine) -> None:
-    done = finish(start_torchrun(nmt, *training("runs/two"))).check()
-    assert done.out == "runs/two/step-000020\n"  # only rank 0 prints
-    assert done.err.count("nmt: update 20: validation loss") == 1
+    command = training("runs/two", train__steps="4", train__valid_every="4")
+    # Only torchrun is a fork; its ranks are new processes.
+    done = finish(nmt.fork(*TORCHRUN_OPTIONS, *command, main=run_torchrun)).check()
+    assert done.out == "runs/two/step-000004\n"  # only rank 0 prints
+    assert done.err.count("nmt: update 4: validation loss") == 1
     assert "2 × cpu" in done.err
 
 
@@ -231,7 +232,7 @@ def children(process: subprocess.Popen[bytes]) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_killed_rank_ends_torchrun(nmt: CommandLine) -> None:
-    changes = {"train__steps": "1000000", "train__valid_every": "10"}
+    changes = {"train__steps": "1000000", "train__valid_every": "2"}
     process = fork_torchrun(nmt, *training("runs/dies", **changes))
     wait_until(process, lambda: checkpoint.checkpoints(nmt.directory / "runs/dies"))
     os.kill(sorted(children(process))[1], signal.SIGKILL)
@@ -243,7 +244,7 @@ def test_killed_rank_ends_torchrun(nmt: CommandLine) -> None:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_killed_rank_ends_the_other(rank: int, nmt: CommandLine) -> None:
-    changes = {"train__steps": "1000000", "train__valid_every": "10"}
+    changes = {"train__steps": "1000000", "train__valid_every": "2"}
     with two_ranks(nmt, *training("runs/dies", **changes)) as processes:
         wait_until(processes[0], lambda: checkpoint.checkpoints(nmt.directory / "runs/dies"))
         processes[rank].kill()

@@ -240,7 +240,7 @@ def test_share_without_replay_may_be_zero(directory: Path) -> None:
 @pytest.mark.slow
 def test_run_with_replay_resumes_exactly(directory: Path) -> None:
     options = ("train.schedule=inverse_sqrt(peak=1e-2, warmup=4)", "train.valid_every=50")
-    experiment, _ = with_replay(directory, *options, "train.steps=40")
+    experiment, _ = with_replay(directory, *options, "train.steps=24")
     assert checkpoint.read_progress(check_resume(experiment, directory, 17)).epoch > 0
     estimate = estimate_training(with_replay(directory)[0], device="cpu", precision="fp32")
     assert (
@@ -268,7 +268,7 @@ def fine_tune(
             source[400:500],
             [line.replace("sieht", "erblickt") for line in target[400:500]],
         )
-        write(nmt.directory / "general", source[500:], target[500:])
+        write(nmt.directory / "general", source[500:520], target[500:520])
     few = ("train.steps=6", "train.valid_every=3", "train.calibration_pairs=0")
     changes = [word for change in (NEW, *few, *options) for word in ("--set", change)]
     done = nmt("train", "--init-from", start, "--run", run, *changes)
@@ -296,7 +296,8 @@ def test_fine_tuning_needs_data(trained: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_start_and_result_are_compared(nmt: CommandLine) -> None:
+def test_start_and_result_are_compared(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fine_tuning, "RESAMPLES", 100)
     done = fine_tune(
         nmt, "data.replay=files(train='text')", "data.general_test=files(test='general')"
     )
@@ -316,7 +317,7 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
     ]
     assert [row[:3] for row in rows] == [
         [*test, metric]
-        for test in (("new/test", "5"), ("general/test", "100"))
+        for test in (("new/test", "5"), ("general/test", "20"))
         for metric in ("BLEU", "chrF2")
     ]
     run = nmt.directory / "runs/tuned"
@@ -326,7 +327,7 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
         assert row[3:5] == [f"{metric[name]:.1f}" for name in ("first_score", "second_score")]
     # The figures are those of nmt compare.
     tests = ("--test", "files(train='new')", "--test", "files(test='general')")
-    resamples = ("--resamples", "100")  # as in fine-tuning, see conftest.py
+    resamples = ("--resamples", "100")  # the minimum
     compared = json.loads(
         nmt("compare", "runs/tiny", "runs/tuned", *tests, *resamples, "--json").out
     )
@@ -468,8 +469,9 @@ def test_limits_search_and_placeholders_of_the_start_model_are_kept(nmt: Command
     )
     words = [f"{a} {b}" for a in "abcdefgh" for b in "abcdefgh"]
     write(nmt.directory / "short", words, words)
-    valid = "data.train=files(train='short', valid='text', hold_out=False)"
-    fine_tune(nmt, valid, "train.valid_pairs=5")
+    write(nmt.directory / "few", *sentences(5))
+    valid = "data.train=files(train='short', valid='few', hold_out=False)"
+    fine_tune(nmt, valid)
     start, tuned = (discovery.load(nmt.directory / path) for path in ("runs/tiny", "runs/tuned"))
     assert json.loads((nmt.directory / "runs/tuned/data.json").read_text())["pairs"]["train"] == 64
     assert tuned.max_source_length == start.max_source_length > 5
@@ -536,18 +538,18 @@ def trained_longer(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """A model of the first 700 sentences."""
     nmt = CommandLine(tmp_path_factory.mktemp("longer"))
     write(nmt.directory / "text", *sentences(700))
-    nmt.train("runs/tiny", train__steps="150")
+    nmt.train("runs/tiny", train__steps="60")
     return nmt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [2467, 500])
+@pytest.mark.parametrize("size", [600, 150])
 def test_small_corpora_work_without_tuning_options(
     size: int, trained_longer: CommandLine, tmp_path: Path
 ) -> None:
     shutil.copytree(trained_longer.directory, tmp_path, dirs_exist_ok=True)
     nmt = CommandLine(tmp_path)
-    source, target = sentences(3200)
+    source, target = sentences(1300)
     new = slice(700, 700 + size)
     write(tmp_path / "new", source[new], [line.replace("der", "ein") for line in target[new]])
     # A tiny model needs a higher learning rate, and less patience saves time.

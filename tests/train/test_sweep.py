@@ -456,7 +456,7 @@ def use_forks(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
         (os.kill, signal.SIGTERM, True),
         (os.killpg, signal.SIGINT, False),
         (os.killpg, signal.SIGTERM, True),
-        (os.killpg, signal.SIGHUP, False),
+        (os.killpg, signal.SIGHUP, True),
     ],
 )
 def test_interrupted_sweep_saves_checkpoints(
@@ -468,8 +468,7 @@ def test_interrupted_sweep_saves_checkpoints(
 ) -> None:
     if in_forks:
         use_forks(nmt, monkeypatch)
-    start = nmt.fork if in_forks else nmt.start
-    process = start(*ONE_RUN, "--seeds", "3", *FOREVER, start_new_session=True)
+    process = nmt.fork(*ONE_RUN, "--seeds", "3", *FOREVER, start_new_session=True)
     run = nmt.directory / FIRST
     wait_until(process, (run / "metrics.jsonl").exists)
     send(process.pid, signal_number)

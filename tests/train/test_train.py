@@ -121,9 +121,8 @@ def test_model_learns_the_copy_task(directory: Path) -> None:
         "model.dim=64",
         "model.heads=4",
         "model.ffn_dim=128",
-        "train.steps=250",
-        "train.valid_every=250",
-        "train.batch_tokens=512",
+        "train.steps=200",
+        "train.valid_every=200",
         "train.schedule=linear(peak=1e-2, warmup=50)",
         "model.dropout=0.0",
     )
@@ -151,13 +150,13 @@ def test_resumed_run_is_identical_to_an_uninterrupted_one(
     directory: Path, changes: list[str]
 ) -> None:
     schedule = "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)"
-    experiment = config(directory, schedule, "train.steps=40", "train.valid_every=50", *changes)
-    check_resume(experiment, directory, 17)
+    experiment = config(directory, schedule, "train.steps=20", "train.valid_every=50", *changes)
+    check_resume(experiment, directory, 13)
 
 
-@pytest.mark.parametrize("at", [10, 20])
+@pytest.mark.parametrize("at", [4, 8])
 def test_resumed_run_makes_the_interrupted_validation(directory: Path, at: int) -> None:
-    experiment = config(directory, "train.steps=20", "train.valid_every=10")
+    experiment = config(directory, "train.steps=8", "train.valid_every=4")
     run(experiment, directory, "uninterrupted")
     with pytest.MonkeyPatch.context() as patch:
         stop_at(at, patch)
@@ -196,15 +195,15 @@ def test_validation_is_logged_once_if_killed_around_it(
 ) -> None:
     """Kill training before or after saving the checkpoint of a validation, or recording its
     scores."""
-    experiment = config(directory, "train.steps=12", "train.valid_every=6")
+    experiment = config(directory, "train.steps=4", "train.valid_every=2")
     run(experiment, directory, "uninterrupted")
     original = getattr(Trainer, method)
 
     def killed(trainer: Trainer, *arguments: object) -> object:
-        if trainer.progress.step == 6 and moment == "before":
+        if trainer.progress.step == 2 and moment == "before":
             raise KeyboardInterrupt
         result = original(trainer, *arguments)
-        if trainer.progress.step == 6:
+        if trainer.progress.step == 2:
             raise KeyboardInterrupt
         return result
 
@@ -215,7 +214,7 @@ def test_validation_is_logged_once_if_killed_around_it(
     run(experiment, directory, "interrupted", resume=True)
     assert validations(directory / "uninterrupted") == validations(directory / "interrupted")
     steps = [line["step"] for line in metrics(directory / "interrupted") if "valid_loss" in line]
-    assert steps == [6, 12]
+    assert steps == [2, 4]
 
 
 def test_log_lines_before_the_first_checkpoint_are_replaced(directory: Path) -> None:
@@ -594,7 +593,7 @@ def test_time_limit_is_met_and_the_schedule_adapts(directory: Path) -> None:
         "train.valid_every=100000",
         "train.schedule=linear(warmup=5)",
     )
-    best = run(experiment, directory, limit=3)
+    best = run(experiment, directory, limit=1.5)
     assert time.monotonic() - started < 6
     assert checkpoint.read_progress(best).step > 5
     rates = [line["lr"] for line in metrics(directory / "run") if "lr" in line]
@@ -738,7 +737,7 @@ config = load(Path("config.yaml"))
 prepared = prepare(config)
 torch.set_num_threads(1)
 cpu = torch.device("cpu")
-for megabytes in (80, 240):
+for megabytes in (40, 120):
     if os.fork():
         os.wait()
         continue
@@ -757,9 +756,9 @@ for megabytes in (80, 240):
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_batch_size_grows_with_memory(directory: Path) -> None:
     """A process with limited memory simulates a GPU."""
-    copy_text(directory, 30_000, longest=20)
+    copy_text(directory, 12_000, longest=20)
     copy_text(directory, 20, split="valid")
-    experiment = config(directory, "model.dim=64", "model.ffn_dim=2048")
+    experiment = config(directory, "model.ffn_dim=2048")
     (directory / "config.yaml").write_text(config_io.dump(experiment))
     prepare(experiment)
     command = [sys.executable, "-c", BATCH_SIZES]
@@ -771,10 +770,7 @@ def test_batch_size_grows_with_memory(directory: Path) -> None:
     assert 1.3 * sizes[0] < sizes[1] < 20_000, sizes
 
 
-def test_plan_estimates_match_the_training_run(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(profiling, "MAX_UPDATES", 3)
+def test_plan_estimates_match_the_training_run(directory: Path) -> None:
     experiment = config(
         directory, "train.grad_accumulation=2", "train.ema=0.9", "train.optimizer=muon"
     )
@@ -790,7 +786,7 @@ def test_plan_estimates_match_the_training_run(
     positions = sum(batch.tgt_in_BT.numel() for update in updates for batch in update.batches)
     assert (estimate.tokens_per_epoch, estimate.updates_per_epoch) == (tokens, len(updates))
     assert estimate.padding == pytest.approx(1 - tokens / positions)
-    assert estimate.measured_updates == 3
+    assert estimate.measured_updates == 3  # see conftest.py
     assert 0 < 3 * estimate.seconds_per_update < elapsed
     seconds = 3 * estimate.seconds_per_update
     measured = [*updates, *loader.updates(1)][1:4]  # the first update includes planning the epoch

@@ -25,6 +25,16 @@ SOURCE, TARGET = sentences(400)
 ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
 
 
+SHORT = {"train__steps": "1", "train__valid_every": "1"}
+
+
+@pytest.fixture
+def nmt(nmt: CommandLine) -> CommandLine:
+    """A copy for one test, with a small validation set."""
+    write(nmt.directory / "few", SOURCE[:5], TARGET[:5])
+    return nmt
+
+
 def prepared(nmt: CommandLine, run: str = "runs/new") -> Path:
     """Return the prepared data of a run."""
     fingerprint = json.loads((nmt.directory / run / "data.json").read_text())["fingerprint"]
@@ -55,8 +65,7 @@ def test_pairs_with_an_empty_side_are_dropped(nmt: CommandLine) -> None:
     source, target = list(SOURCE), list(TARGET)
     source[5], source[90], target[200] = "", " \u2028\t", "\u200b"
     write(nmt.directory / "blank", source, target)
-    corpus = "files(train='blank', valid='text', hold_out=False)"
-    done = nmt.train("runs/new", corpus)
+    done = nmt.train("runs/new", "files(train='blank', valid='few', hold_out=False)", **SHORT)
     assert "cleaning step blank dropped 3 pairs" in done.err
     assert json.loads((nmt.directory / "runs/new/data.json").read_text())["dropped"]["blank"] == 3
     kept = [
@@ -73,7 +82,7 @@ def test_unusual_whitespace_is_normalized_and_keeps_alignment(nmt: CommandLine) 
     ):
         source[10 * i] = source[10 * i].replace(" ", odd, 1)
     write(nmt.directory / "odd", source, TARGET)
-    nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)")
+    nmt.train("runs/new", "files(train='odd', valid='few', hold_out=False)", **SHORT)
     # Each is replaced by a space.
     assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))
 
@@ -82,7 +91,8 @@ def test_unusual_whitespace_is_normalized_and_keeps_alignment(nmt: CommandLine) 
 def test_unusual_line_breaks_are_kept_without_normalization(nmt: CommandLine) -> None:
     source = [line.replace(" ", "\u2028", 1) for line in SOURCE[:60]]
     write(nmt.directory / "odd", source, TARGET[:60])
-    nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)", data__clean="[]")
+    corpus = "files(train='odd', valid='few', hold_out=False)"
+    nmt.train("runs/new", corpus, data__clean="[]", **SHORT)
     assert prepared_pairs(nmt) == list(zip(source, TARGET[:60], strict=True))
 
 
@@ -94,7 +104,8 @@ def test_invalid_utf8_in_training_data_is_located(nmt: CommandLine) -> None:
     nmt(*training("runs/new", "files(train='latin')")).assert_fails(
         1, "latin.de, line 12, byte 4 of the line: not UTF-8 (0xf6)", "errors='replace'"
     )
-    nmt.train("runs/new", "files(train='latin', errors='replace', valid='text', hold_out=False)")
+    corpus = "files(train='latin', errors='replace', valid='few', hold_out=False)"
+    nmt.train("runs/new", corpus, **SHORT)
     assert prepared_pairs(nmt)[11] == (SOURCE[11], "sch\ufffdn")
 
 
@@ -438,7 +449,7 @@ def load_fuzzer() -> Any:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="each case is a child process")
-@pytest.mark.parametrize("num_cases", [5, pytest.param(48, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_cases", [5, pytest.param(24, marks=pytest.mark.slow)])
 def test_mutated_models_raise_errors_of_nmt(
     num_cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ always loads."""
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import random
@@ -16,6 +15,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,11 +23,14 @@ import pytest
 from commandline import CommandLine, Done, finish, training, wait_until, write
 from tiny import metrics, same_weights
 
+from nmt import cli
 from nmt.core.console import format_duration
+from nmt.data.shards import Shard
 from nmt.runs import checkpoint
 from nmt.training import session
 from nmt.training.profiling import Estimate
 from nmt.training.session import STOPPING
+from nmt.training.trainer import Trainer
 
 STOPPED = 75
 FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
@@ -143,13 +146,13 @@ def test_a_run_that_ignores_sighup_goes_on_after_the_end_of_the_terminal(nmt: Co
 
     metrics_file = nmt.directory / "runs/new/metrics.jsonl"
     process = nmt.fork(
-        *training("runs/new", train__log_every="1", train__steps="60"), preexec_fn=ignore
+        *training("runs/new", train__log_every="1", train__steps="30"), preexec_fn=ignore
     )
     wait_until(process, metrics_file.exists)
     process.send_signal(signal.SIGHUP)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err.decode()
-    assert step(nmt.directory / "runs/new") == 60
+    assert step(nmt.directory / "runs/new") == 30
 
 
 @pytest.mark.slow
@@ -165,14 +168,14 @@ def test_commands_after_a_stopped_run_do_not_run_but_those_after_a_finished_one_
     os.kill(int(trainer.read_text().split()[0]), signal.SIGTERM)
     out, err = shell.communicate(timeout=60)
     assert (shell.returncode, b"next" in out) == (STOPPED, False), err
-    limited = finish(nmt.fork("train", "--run", "runs/new", "--resume", "--time-limit", "1s"))
+    limited = finish(nmt.fork("train", "--run", "runs/new", "--resume", "--time-limit", "0.2s"))
     assert "time limit reached" in limited.err
     assert limited.code == 0
 
 
 @pytest.mark.slow
 def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
-    write(nmt.directory / "huge", *[["the dog"] * 30_000] * 2)  # validation would take minutes
+    write(nmt.directory / "huge", *[["the dog"] * 10_000] * 2)  # validation would take minutes
     corpus = "files(train='text', valid='huge', hold_out=False)"
     often = {"train__valid_every": "2", "train__valid_pairs": "0", "train__log_every": "1"}
     process = nmt.fork(*training("runs/new", corpus, **FOREVER, **often))
@@ -188,18 +191,16 @@ def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
 
 @pytest.mark.slow
 def test_second_interrupt_exits_immediately(nmt: CommandLine) -> None:
-    write(nmt.directory / "huge", *[["the dog"] * 50_000] * 2)
-    # an update takes minutes, and the first interrupt waits for its end
-    changes = FOREVER | {
-        "train__grad_accumulation": "100000",
-        "model__dim": "512",
-        "data__clean": "normalize",
-    }
-    process = nmt.fork(
-        *training("runs/new", "files(train='huge', valid='text', hold_out=False)", **changes)
-    )
-    wait_until(process, (nmt.directory / "runs/new/data.json").exists)
-    time.sleep(2)
+    """The first one waits for the end of an update."""
+    started = nmt.directory / "started"
+
+    def train_slowly() -> None:
+        Trainer.update = lambda *_: (started.touch(), time.sleep(100))
+        cli.main()
+
+    command = training("runs/new", "files(train='text')", "--device", "cpu", **FOREVER)
+    process = nmt.fork(*command, main=train_slowly)
+    wait_until(process, started.exists)
     process.send_signal(signal.SIGINT)
     assert process.stderr
     assert any(STOPPING.encode() in line for line in process.stderr)  # printed before the end
@@ -226,51 +227,59 @@ def test_failed_preparation_leaves_no_run(nmt: CommandLine) -> None:
     assert not (nmt.directory / "runs/none").exists()
 
 
+PREPARE = [
+    "data",
+    "prepare",
+    "--set",
+    "data.train=files(train='text')",
+    "--set",
+    "tokenizer.vocab_size=360",
+]
+
+
 def prepared_files(nmt: CommandLine, data: str) -> dict[str, bytes]:
     return {
         path.name: path.read_bytes() for path in (nmt.directory / data / "prepared").glob("[!.]*/*")
     }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("moment", "sign"),
-    [
-        (".nmt-*/new/train-00000.clean-0.source.zst", signal.SIGKILL),
-        ("train-00000.clean-0.json", signal.SIGINT),
-    ],
-)
+def send_when_cleaned(sign: signal.Signals, stage: str = "clean-0") -> None:
+    """Prepare data in this process, which sends itself a signal while it writes the cleaned text,
+    or SIGINT when the text is complete."""
+
+    def write_text(shard: Shard, name: str, pairs: Iterator[tuple[str, str]]) -> int:
+        if name == stage and sign == signal.SIGKILL:
+            pairs = (os.kill(os.getpid(), sign) or pair for pair in pairs)
+        return shard_write_text(shard, name, pairs)
+
+    def write_record(shard: Shard, name: str, record: object) -> None:
+        shard_write_record(shard, name, record)
+        if name == stage:
+            os.kill(os.getpid(), sign)
+
+    shard_write_text, shard_write_record = Shard.write_text, Shard.write_record
+    Shard.write_text, Shard.write_record = write_text, write_record
+    cli.main()
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_preparation_resumes_with_identical_results(
-    nmt: CommandLine, moment: str, sign: signal.Signals
+    nmt: CommandLine, sign: signal.Signals
 ) -> None:
-    # Preparation takes seconds.
-    lines = [f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(30)), repeat=3)]
-    write(nmt.directory / "much", lines, lines)
-    options = (
-        "data",
-        "prepare",
-        "--set",
-        "data.train=files(train='much')",
-        "--set",
-        "tokenizer.vocab_size=400",
-    )
     broken = replace(nmt, environment={"NMT_DATA": "broken"})
-    process = broken.fork(*options)
-    wait_until(process, lambda: list((nmt.directory / "broken/prepared").glob(f".*/{moment}")))
-    process.send_signal(sign)
+    process = broken.fork(*PREPARE, main=lambda: send_when_cleaned(sign))
     _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if sign == signal.SIGINT else -sign)
     assert err.decode().endswith("nmt: interrupted\n") or sign == signal.SIGKILL
     assert prepared_files(nmt, "broken") == {}
     (work,) = (nmt.directory / "broken/prepared").glob(".*-part")
-    cleaned = work / "train-00000.clean-0.json"
-    time_of_cleaning = cleaned.stat().st_mtime_ns if cleaned.exists() else None
-    done = broken.run(*options)
     has_cleaned = sign == signal.SIGINT
+    assert (work / "train-00000.clean-0.json").exists() == has_cleaned
+    assert bool([*work.glob(".nmt-*")]) == (not has_cleaned)
+    done = broken.run(*PREPARE)
     assert "resuming the interrupted preparation" in done.err
-    assert (time_of_cleaning is not None) == has_cleaned
     assert not [path for path in (nmt.directory / "broken/prepared").glob(".*") if path.is_dir()]
-    nmt.run(*options)
+    nmt.run(*PREPARE)
     names = {
         path.parent.name for path in (nmt.directory / "broken/prepared").glob("[!.]*/manifest.json")
     }
@@ -282,13 +291,11 @@ def test_interrupted_preparation_resumes_with_identical_results(
     assert prepared_files(nmt, "broken") == expected
 
 
-@pytest.mark.slow
 def test_concurrent_processes_prepare_the_same_data_once(nmt: CommandLine) -> None:
-    options = ("data", "prepare", "--set", "tokenizer.vocab_size=1002")
-    both = [nmt.start(*options) for _ in range(2)]  # it uses threads, which a fork loses
+    both = [nmt.fork(*PREPARE) for _ in range(2)]
     errors = [process.communicate(timeout=120)[1].decode() for process in both]
     assert [process.returncode for process in both] == [0, 0], errors
-    assert sum("prepared 36" in error for error in errors) == 1, errors
+    assert sum("prepared 360" in error for error in errors) == 1, errors
 
 
 # ---- SIGKILL and full disks
@@ -299,13 +306,14 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
     """Set KILLS for a longer test, as scripts/kill_and_resume.sh does."""
     kills = int(os.environ.get("KILLS", "2"))
     changes = {
-        "train__steps": str(40 * kills),
+        "train__steps": str(24 * kills),
+        "train__batch_tokens": "128",
+        "train__max_length": "64",
         "train__valid_every": "4",
         "train__valid_pairs": "2",
         "train__grad_accumulation": "2",
         "train__ema": "0.9",
         "train__source_noise": "lowercase_no_punctuation(p=0.3)",
-        "train__patience": "100000",
         "train__log_every": "1",
         "train__subword_regularization": "unigram(alpha=0.2)",
     }
@@ -319,7 +327,7 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
         )
         process = nmt.fork(*options, stderr=subprocess.DEVNULL)
         wait_past(process, run, step(run) if killed else 0)
-        time.sleep(moment.uniform(0.0, 0.3))
+        time.sleep(moment.uniform(0.0, 0.05))
         process.kill()
         process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL
@@ -362,16 +370,6 @@ def test_full_disk_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> N
     nmt.run(*again)
 
 
-PREPARE = [
-    "data",
-    "prepare",
-    "--set",
-    "data.train=files(train='text')",
-    "--set",
-    "tokenizer.vocab_size=360",
-]
-
-
 @pytest.mark.slow
 def test_a_run_is_repeated_from_its_record(nmt: CommandLine) -> None:
     nmt.train("runs/tuned", "files(train='text')", "--init-from", "runs/tiny", train__steps="4")
@@ -380,7 +378,8 @@ def test_a_run_is_repeated_from_its_record(nmt: CommandLine) -> None:
         ["train", "--config", f"runs/{name}/config.yaml", "--run", f"runs/{name}-again"]
         for name in names
     ]
-    for done in nmt.in_one_process(*commands):  # which has another hash seed
+    few = "from nmt.training import fine_tuning; fine_tuning.RESAMPLES = 20"
+    for done in nmt.in_one_process(*commands, prelude=few):  # which has another hash seed
         done.check()
     for name in names:
         run, again = (nmt.directory / f"runs/{each}" for each in (name, f"{name}-again"))
@@ -526,7 +525,7 @@ def test_options_of_a_finished_run_that_have_no_effect_are_rejected(
     patience: str, nmt: CommandLine
 ) -> None:
     if patience == "1":  # stops early
-        again = ["train.steps=400", "train.patience=5", "train.schedule=constant(peak=1e-9)"]
+        again = ["train.steps=400", "train.patience=1", "train.schedule=constant(peak=1e-9)"]
         options = [word for change in again for word in ("--set", change)]
         assert "early stopping" in nmt("train", "--run", "runs/tiny", "--resume", *options).err
     config = nmt.directory / "runs/tiny/config.yaml"

@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from stub_translations import texts, translated
 from test_distributed import fork_torchrun
 
-from nmt import Guard, Line, Translator
+from nmt import Guard, Line, Translator, cli
 from nmt.cli.options import search_spec
 from nmt.core.errors import UsageError
 from nmt.data.batching import collate
@@ -42,8 +42,9 @@ from nmt.engines import native
 from nmt.models import discovery
 from nmt.text import spans
 from nmt.text.whitespace import separator
+from nmt.translation import chunking
 
-SOURCE = sentences(120)[0]
+SOURCE = sentences(40)[0]
 
 
 @pytest.fixture
@@ -263,16 +264,20 @@ def test_shards_add_up_to_the_output(many: CommandLine, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_translation_can_be_resumed(many: CommandLine) -> None:
+def test_a_killed_translation_can_be_resumed(
+    many: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunking, "CHUNK_SIZE", 100)
     text = many.directory / "long.en"
-    text.write_text("".join(f"{line}\n" for line in SOURCE * 30), encoding="utf-8")
+    text.write_text("".join(f"{line}\n" for line in SOURCE * 20), encoding="utf-8")
     command = ("translate", "--input", "long.en", "--no-guard", "--beam-size", "1", "--output")
     many(*command, "complete.de")
-    process = many.fork(*command, "killed.de")
+    # A fork, also on a machine with a GPU: it keeps the size of chunks.
+    process = many.fork(*command, "killed.de", "--device", "cpu", main=lambda: cli.main())
     wait_until(process, lambda: has_content(many.directory / "killed.de"))
     process.kill()
     process.communicate()
-    assert 0 < len(lines(many.directory / "killed.de")) < len(SOURCE) * 30
+    assert 0 < len(lines(many.directory / "killed.de")) < len(SOURCE) * 20
     done = many.run(*command, "killed.de", "--resume")
     assert "resuming killed.de after" in done.err
     assert (many.directory / "killed.de").read_bytes() == (
@@ -774,14 +779,10 @@ def test_python_api_equals_the_command_line(many: CommandLine) -> None:
 def test_threads_share_a_translator(many: CommandLine) -> None:
     translator = Translator.load(many.directory / "runs/tiny")
     text = lines(many.directory / "many.en")
-    expected = [translator.translate(text[i : i + 9], "beam(beam_size=3)") for i in range(0, 90, 9)]
+    parts = [text[i : i + 4] for i in range(0, 40, 4)]
+    expected = [translator.translate(part, "beam(beam_size=3)") for part in parts]
     with ThreadPoolExecutor(5) as pool:
-        results = list(
-            pool.map(
-                lambda i: translator.translate(text[i : i + 9], "beam(beam_size=3)"),
-                range(0, 90, 9),
-            )
-        )
+        results = [*pool.map(lambda part: translator.translate(part, "beam(beam_size=3)"), parts)]
     assert results == expected
 
 

@@ -122,7 +122,7 @@ def test_patterns_for_texts_are_compiled_on_first_use() -> None:
 BENCHMARK = """
 --workload gpu --device cpu --precision fp32 --pairs 300 --repeats 1 --updates 2 --matrix-side 64
 --set model.dim=16 --set model.heads=2 --set model.ffn_dim=32 --set model.encoder_layers=1
---set train.batch_tokens=300
+--set model.decoder_layers=1 --set train.batch_tokens=300
 """
 
 

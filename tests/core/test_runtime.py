@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from commandline import CommandLine, finish
 
 from nmt.cli.doctor import doctor
 from nmt.core import fastest, runtime, torchrun
@@ -215,24 +214,17 @@ def test_unsupported_precision_raises(
         runtime.check_precision(supported, device, inference=inference)
 
 
-MEASURE = """
-import sys, time
-from nmt.core import fastest
-
-def run():
-    print("run", flush=True)
-    time.sleep(0.2)
-
-print(fastest.select("a task", "1", ("fp32", "bf16"), lambda name: run, 1e6))
-"""
+def measure() -> None:
+    """Print whether the candidates run in this process."""
+    candidates = Candidates(0.2, 0.2)
+    candidates.fastest()
+    print(candidates.runs["fp32"] > 0)
 
 
-@pytest.mark.slow
-def test_concurrent_processes_measure_once(rates_file: Path) -> None:
-    command = [sys.executable, "-c", MEASURE]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [process.communicate(timeout=60)[0] for process in processes]
-    assert sorted("run" in output for output in outputs) == [False, True]
+def test_concurrent_processes_measure_once(rates_file: Path, bare: CommandLine) -> None:
+    processes = [bare.fork(main=measure) for _ in range(2)]
+    outputs = [finish(process).check().out for process in processes]
+    assert sorted(outputs) == ["False\n", "True\n"]
     assert len(json.loads(rates_file.read_text())) == 1
 
 

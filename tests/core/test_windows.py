@@ -48,18 +48,18 @@ def test_commands_run_without_posix_modules(tmp_path: Path) -> None:
             "im thirsty",
         ],
         ["doctor"],
-        training("runs/tiny", train__steps="10"),
+        training("runs/tiny", train__steps="2", train__valid_every="2"),
         ["translate", "--model", "runs/tiny", "--precision", "fp32", text],
         ["info", "runs/tiny"],
         prelude=WINDOWS,
     )
     assert [each.code for each in done] == [0] * 5, done
     pretrained, doctor, trained, translated, info = (each.out for each in done)
-    assert (pretrained, trained) == ("Ich habe Durst.\n", "runs/tiny/step-000010\n")
+    assert (pretrained, trained) == ("Ich habe Durst.\n", "runs/tiny/step-000002\n")
     assert "using PyTorch" in done[0].err
     assert "not found" in doctor
     assert translated.count("\n") == 1
-    assert "10 updates" in info
+    assert "2 updates" in info
 
 
 HOLD = """

@@ -23,6 +23,7 @@ from random import Random
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from commandline import CommandLine
 from event_loops import in_a_thread
@@ -330,13 +331,13 @@ FOREIGN = [
 def test_a_text_in_a_language_without_a_model_is_refused(
     client: Client, language: str, q: str
 ) -> None:
+    assert translate(client, q)["translatedText"]
     for target, source_name in [("de", "English (en)"), ("en", "German (de)")]:
         response = client.post("/translate", json={"q": q, "source": "auto", "target": target})
         assert response.status_code == 400
         error = response.json()["error"]
         assert f"the text seems to be in {languages.language_name(language)} ({language})" in error
         assert f"only from: {source_name}" in error
-        assert translate(client, q, *{"de", "en"} - {target}, target)["translatedText"]
 
 
 @pytest.mark.parametrize("format", ["text", "html"])
@@ -1032,7 +1033,7 @@ def test_texts_of_html_are_translated_together_and_counted_without_markup(client
     name = 'nmt_characters_total{source="en",target="de"}'
     client.post("/translate", json={"q": "Hi", "source": "en", "target": "de"})
     before = metric(client, name)
-    texts = [f"<p>I have {n} <b>dogs</b>.</p>" for n in range(2, 30)]
+    texts = [f"<p>I have {n} <b>dogs</b>.</p>" for n in range(2, 10)]
     expected = [translate(client, text, format="html")["translatedText"] for text in texts]
     assert metric(client, name) - before == sum(len(re.sub("<.*?>", "", text)) for text in texts)
     assert translate(client, texts, format="html")["translatedText"] == expected
@@ -1393,7 +1394,8 @@ def work_of_request(guard: Guard, text: str) -> int:
 
 
 class CountingEngine:
-    """An engine that answers at once, as long as the model may, and counts its work."""
+    """An engine that answers at once, as long as the model may, and counts its work, which does not
+    depend on the scores."""
 
     max_positions = None
 
@@ -1417,7 +1419,11 @@ class CountingEngine:
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[TokenScores]:
         self.work += 2 * (sum(map(len, sources)) + sum(map(len, targets)))
-        return self._engine.score(sources, targets) if sources else []
+        lengths = [
+            (len(target) + 1, len(source) + 1)
+            for source, target in zip(sources, targets, strict=True)
+        ]
+        return [TokenScores([-0.1] * shape[0], np.full(shape, 1 / shape[1])) for shape in lengths]
 
 
 # ---- limits
@@ -1805,7 +1811,7 @@ def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
         api = LibreTranslateAPI(url, "secret-key")
         assert api.translate("Are we done? & so?", "en", "de").startswith("Sind wir fertig?")
         assert {language["code"] for language in api.languages()} == {"de", "en"}
-        long_text = "\n".join(f"The {i} dogs know the private word." for i in range(80))
+        long_text = "\n".join(f"The {i} dogs know the private word." for i in range(24))
         with (
             ThreadPoolExecutor(1) as pool,
             httpx.Client(base_url=url, timeout=60, trust_env=False) as client,
@@ -1814,7 +1820,7 @@ def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
             until(lambda: answer.done() or metric(client, "nmt_requests_in_flight") == 2)
             process.send_signal(number)
             assert answer.result().count("\n") == long_text.count("\n")
-            assert answer.result().count("Köter") >= 70
+            assert answer.result().count("Köter") >= 20
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()

@@ -34,12 +34,24 @@ def url(service: Service) -> Iterator[str]:
         yield str(client.base_url)
 
 
-@pytest.fixture(params=[(1200, 900, "light"), (320, 640, "dark")], ids=["desk", "phone"])
-def page(request: pytest.FixtureRequest, browser: Any, url: str) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def screens(browser: Any) -> dict[str, Any]:
+    """A context of the browser for each screen: a new one for each page would cost more."""
+    return {
+        "desk": browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme="light"),
+        "phone": browser.new_context(viewport={"width": 320, "height": 640}, color_scheme="dark"),
+    }
+
+
+on_both_screens = pytest.mark.parametrize("page", ["desk", "phone"], indirect=True)
+"""For tests of what depends on the style of the page: its script is the same on both screens."""
+
+
+@pytest.fixture
+def page(request: pytest.FixtureRequest, screens: dict[str, Any], url: str) -> Iterator[Any]:
     """The page. A script error, a blocked style or script, or a request to another server fails the
     test."""
-    width, height, scheme = request.param
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = screens[getattr(request, "param", "desk")].new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on(
@@ -71,6 +83,7 @@ def translate(page: Any, text: str) -> str:
     return str(page.locator("#result").inner_text())
 
 
+@on_both_screens
 def test_a_text_is_translated(page: Any) -> None:
     assert translate(page, "Are we done?\n\nI'm tired.") == "Sind wir fertig?\n\nIch bin müde."
     assert re.fullmatch(
@@ -82,6 +95,7 @@ def test_a_text_is_translated(page: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@on_both_screens
 def test_the_page_works_by_keyboard_alone(page: Any) -> None:
     def press(*keys: str) -> str:
         for key in keys:
@@ -108,6 +122,7 @@ def test_the_page_works_by_keyboard_alone(page: Any) -> None:
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
+@on_both_screens
 def test_words_are_aligned(page: Any) -> None:
     translate(page, "I see 42 dogs.")
     page.locator("#words .word", has_text="42").hover()
@@ -172,6 +187,7 @@ def test_errors_are_shown(page: Any) -> None:
     assert not page.locator("#error").is_visible()
 
 
+@on_both_screens
 def test_a_file_is_translated(page: Any, tmp_path: Path) -> None:
     page.locator("#file-form button").click()
     assert page.locator("#file-status").inner_text() == "Choose a file."
@@ -211,6 +227,7 @@ CONTRAST = """(element) => {
 }"""  # noqa: E501
 
 
+@on_both_screens
 def test_text_has_contrast(page: Any) -> None:
     page.locator("#source").select_option("en")
     page.locator("#alternatives").check()
@@ -252,10 +269,10 @@ def test_every_control_has_a_name(page: Any) -> None:
     assert page.evaluate("document.documentElement.lang") == "en"
 
 
-def test_a_key_is_sent(browser: Any, service: Service, tmp_path: Path) -> None:
+def test_a_key_is_sent(screens: dict[str, Any], service: Service, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("key-of-ann\n")
     with serving(service, Limits(keys=read_keys(tmp_path / "keys"))) as client:
-        page = browser.new_page()
+        page = screens["desk"].new_page()
         page.goto(str(client.base_url))
         page.locator("#text").fill("Are we done?")
         page.locator("#translate").click()
@@ -358,9 +375,11 @@ def test_typing_stops_at_the_limit_of_requests_and_the_button_remains(page: Any)
     )
 
 
-def test_typing_uses_half_of_the_allowed_requests(browser: Any, service: Service) -> None:
+def test_typing_uses_half_of_the_allowed_requests(
+    screens: dict[str, Any], service: Service
+) -> None:
     with serving(service, Limits(rate=20)) as client:
-        page = browser.new_page()
+        page = screens["desk"].new_page()
         page.goto(str(client.base_url))
         translate(page, "Are we done?")
         sent = requests(page)
@@ -388,9 +407,9 @@ def test_typing_uses_half_of_the_allowed_requests(browser: Any, service: Service
     ],
 )
 def test_a_refusal_is_in_plain_words(
-    browser: Any, url: str, code: int, error: str, message: str
+    screens: dict[str, Any], url: str, code: int, error: str, message: str
 ) -> None:
-    page = browser.new_page()
+    page = screens["desk"].new_page()
     page.goto(url)
     page.locator("#target").select_option("en")
     reply_with(page, code, error=error)
@@ -410,9 +429,9 @@ def test_a_refusal_is_in_plain_words(
     ],
 )
 def test_a_missing_confidence_is_explained(
-    browser: Any, url: str, confidence: dict[str, float | None], message: str
+    screens: dict[str, Any], url: str, confidence: dict[str, float | None], message: str
 ) -> None:
-    page = browser.new_page()
+    page = screens["desk"].new_page()
     page.goto(url)
     names = [*PROBLEMS, "term-not-applied", "term-doubtful", "wrong-source-language"]
     warnings = [f"{name}: 12" for name in names]
@@ -430,8 +449,8 @@ def test_a_missing_confidence_is_explained(
     page.close()
 
 
-def test_the_policy_allows_only_the_scripts_of_the_page(browser: Any, url: str) -> None:
-    page = browser.new_page()
+def test_the_policy_allows_only_the_scripts_of_the_page(screens: dict[str, Any], url: str) -> None:
+    page = screens["desk"].new_page()
     response = page.goto(url)
     policy = response.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; ")

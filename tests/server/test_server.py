@@ -1805,8 +1805,8 @@ def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
 ) -> None:
     (command.directory / "keys").write_text("secret-key\n")
     (command.directory / "terms.tsv").write_text("dogs\tKöter\n", encoding="utf-8")
-    options = ["--api-keys", "keys", "--search", "greedy", "--glossary", "en-de=terms.tsv"]
-    process, url = start(command, *options)
+    options = "--api-keys keys --search greedy --model en-de --glossary en-de=terms.tsv"
+    process, url = start(command, *options.split())
     try:
         api = LibreTranslateAPI(url, "secret-key")
         assert api.translate("Are we done? & so?", "en", "de").startswith("Sind wir fertig?")

@@ -354,6 +354,7 @@ def config(directory: Path, *changes: str) -> Config:
         directory,
         "train.valid_pairs=2",
         "train.valid_search=greedy(max_length_ratio=1.0)",
+        "train.calibration_pairs=0",
         "train.steps=4",
         "train.valid_every=2",
         *changes,

@@ -22,7 +22,7 @@ import tiny
 import torch
 from fake_cuda import DeviceMismatchError, FakeCUDA, GPUTensor, fake_cuda
 from test_model import PADDED, PAIRS, TINY, VARIANTS, VOCABULARY
-from test_search import N_BEST, make_model
+from test_search import N_BEST, new_model
 from torch.amp.grad_scaler import GradScaler
 
 from nmt.core.config import Config, TrainConfig
@@ -454,7 +454,7 @@ def run_search(model: Seq2Seq, spec: str) -> list[list[Hypothesis]]:
 @pytest.mark.parametrize("spec", SEARCHES)
 @pytest.mark.parametrize("arch", ["transformer", "rnn"])
 def test_every_search_equals_that_of_the_cpu(spec: str, arch: str, gpu: FakeCUDA) -> None:
-    model = make_model(1)
+    model = new_model(1)
     if arch == "rnn":
         model = build_model(dataclasses.replace(model.config, arch="rnn"), 7).eval()
     expected, actual = (
@@ -476,7 +476,7 @@ def test_search_step_waits_once(spec: str, gpu: FakeCUDA, monkeypatch: pytest.Mo
         steps.append(gpu.waits.total() - before)
         return result
 
-    model = make_model(1).to("cuda:0")
+    model = new_model(1).to("cuda:0")
     run_search(model, spec)  # moves the tables of position encodings
     monkeypatch.setattr(TorchState, "step", counted)
     gpu.waits.clear()
@@ -541,7 +541,7 @@ def test_old_gpus_cannot_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_wait_in_a_capture_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_model(1).to("cuda:0")
+    model = new_model(1).to("cuda:0")
 
     def waiting_logits(self: Seq2Seq, hidden: torch.Tensor) -> torch.Tensor:
         return hidden @ self.output_weight_VD.cpu().to("cuda:0").t()
@@ -554,7 +554,7 @@ def test_wait_in_a_capture_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyP
 def test_search_continues_without_graphs_if_a_capture_runs_out_of_memory(
     gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = make_model(1)
+    model = new_model(1)
     # The cache grows after the failed capture.
     request = SearchRequest([[5] * 9], np.array([40]), BOS, EOS)
     search = parse_search("beam(beam_size=3, min_length_ratio=4)")
@@ -597,14 +597,14 @@ def test_finished_sentences_are_dropped_rarely(
         reorder(self, rows_R, sentences_B)
 
     monkeypatch.setattr(DecoderState, "reorder", counted)
-    run_search(make_model(1).to("cuda:0"), "greedy")
+    run_search(new_model(1).to("cuda:0"), "greedy")
     on_gpu, previous = kept.copy(), len(SEARCH_SOURCES)
     assert on_gpu
     for number in on_gpu:
         assert number <= 0.75 * previous
         previous = number
     kept.clear()
-    run_search(make_model(1), "greedy")
+    run_search(new_model(1), "greedy")
     assert len(kept) > len(on_gpu)
 
 

@@ -52,7 +52,7 @@ WITH_OPTIONS = [
 SOURCES = [[4, 5, 6, 3], [6, 4, 3], [5, 3]]
 
 
-def make_model(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -> Transformer:
+def new_model(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -> Transformer:
     torch.manual_seed(seed)
     config = ModelConfig(
         dim=8,
@@ -69,6 +69,10 @@ def make_model(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -
         model.decoder_norm.bias.fill_(1.0)
         model.output_weight_VD[EOS].add_(end_bias / len(model.decoder_norm.bias))
     return model
+
+
+make_model = cache(new_model)
+"""Returns a model that tests share, so they must not change it."""
 
 
 def make_native(model: Transformer) -> NativeModel:
@@ -188,27 +192,31 @@ def test_special_cases_equal_other_searches(spec: str, equal: str, seed: int) ->
     assert_equal(run(model, spec), run(model, equal))
 
 
+@cache
+def exhaustive_log_probs(seed: int, end_bias: float) -> list[tuple[list[int], float]]:
+    """Return all translations of `[4, 4, 3]` of at most 3 of 5 tokens, and their
+    log-probabilities."""
+    model = make_model(seed, 5, end_bias)
+    translations = []
+    for ids in all_translations(5, 3):
+        log_p_TV, _ = forced(model, [4, 4, 3], ids)
+        translations.append((ids, log_prob_of(log_p_TV, ids)))
+    return translations
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
-@pytest.mark.parametrize("end_bias", [-0.5, 0.0, 1.0])
+@pytest.mark.parametrize("end_bias", [-0.5, 1.0])
 def test_a_wide_beam_equals_exhaustive_search(seed: int, penalty: float, end_bias: float) -> None:
-    limit = 3
-    vocabulary = 5
-    source = [4, 4, 3]
-    model = make_model(seed, vocabulary, end_bias)
-    translations = all_translations(vocabulary, limit)
-    scored = []
-    for ids in translations:
-        log_p_TV, _ = forced(model, source, ids)
-        score = log_prob_of(log_p_TV, ids) / gnmt_norm(len(ids) + 1, penalty)
-        scored.append((score, ids))
+    translations = exhaustive_log_probs(seed, end_bias)
+    scored = [(p / gnmt_norm(len(ids) + 1, penalty), ids) for ids, p in translations]
     scored.sort(reverse=True)
     search = parse_search(
         f"beam(beam_size={len(translations)}, top_beams=5, length_penalty={penalty})"
     )
-    request = SearchRequest([source], np.array([limit]), BOS, EOS)
-    (hypotheses,) = search(TorchModel([model]), request)
+    request = SearchRequest([[4, 4, 3]], np.array([3]), BOS, EOS)
+    (hypotheses,) = search(TorchModel([make_model(seed, 5, end_bias)]), request)
     for h, (score, ids) in zip(hypotheses, scored[:5], strict=True):
         assert h.ids == ids
         assert h.score == pytest.approx(score, abs=1e-4)
@@ -223,7 +231,7 @@ def log_probs_of_next(seed: int, row: int, ids: tuple[int, ...]) -> list[float]:
     return log_p_V
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("early_stopping", [True, False])
 @pytest.mark.parametrize("penalty", [0.0, 2.0])
@@ -311,7 +319,7 @@ def test_n_best_list_is_sorted_distinct_and_normalized(seed: int, normalization:
             assert h.score == pytest.approx(h.log_prob / length_norm, rel=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     "spec",
     [
@@ -479,7 +487,7 @@ def test_no_repeat_ngram_size(spec: str, size: int) -> None:
     def num_repeats(option: int) -> int:
         """Count the repeated n-grams in the hypotheses of several models."""
         num_repeats = 0
-        for seed in range(6):
+        for seed in range(3):
             model = make_model(seed, end_bias=-2.0)
             results = run(model, spec.format(f"no_repeat_ngram_size={option}"), [12, 12, 12])
             assert all(results)
@@ -505,7 +513,7 @@ def test_translations_begin_with_the_prefix(spec: str) -> None:
     assert ids_of(results[1]) == ids_of(unconstrained[1])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_coverage_penalty(seed: int) -> None:
     model = make_model(seed)
     spec = "beam(beam_size=5, top_beams=5, length_penalty=0.6, coverage_penalty=0.7)"
@@ -579,7 +587,7 @@ def test_constrained_search_with_a_wide_beam_equals_exhaustive_search(seed: int)
 def test_constraints_with_the_same_first_token_appear(size: int, limit: int) -> None:
     constraints = [[[4, 5], [4, 6]]] * 3
     spec = f"constrained(beam_size={size})"
-    for seed in range(10):
+    for seed in range(4):
         results = run(make_model(seed), spec, [limit] * 3, constraints=constraints)
         for best, *_ in results:
             assert contains(best.ids, [4, 5])
@@ -678,7 +686,7 @@ def test_sampling_from_the_most_probable_token_equals_greedy(spec: str) -> None:
 def test_sample_frequencies_match_probabilities(
     options: str, temperature: float, kept: int
 ) -> None:
-    model = make_model(4)
+    model = new_model(4)
     model.output_weight_VD.data.div_(4)
     log_p_TV, _ = forced(model, SOURCES[0], [])
     expected_V = (log_p_TV[0] / temperature).softmax(-1)
@@ -711,7 +719,7 @@ def test_a_nucleus_is_the_smallest_set_with_the_probability() -> None:
 
 
 def test_samples_depend_on_the_seed() -> None:
-    model = make_model(4)
+    model = new_model(4)
     model.output_weight_VD.data.div_(4)
     first = run(model, "sample(n_best=5, seed=1)")
     same_seed = run(model, "sample(n_best=5, seed=1)")
@@ -843,7 +851,7 @@ def test_the_native_engine_equals_pytorch(spec: str, request_name: str) -> None:
     options = REQUESTS[request_name]
     other_model = make_model(9, 11)
     other_native_model = make_native(other_model)
-    for seed in range(4):
+    for seed in range(2):
         model = make_model(seed, 11)
         native_model = make_native(model)
         pairs: list[tuple[Any, Any]] = [

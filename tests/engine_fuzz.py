@@ -188,7 +188,8 @@ class Fuzzer:
 
 
 def main(max_steps: int, seed: int) -> None:
-    """Run models of all kinds until the number of steps is reached."""
+    """Run models with every encoding and precision, and then with other pairs of them, until the
+    number of steps is reached."""
     fuzzer = Fuzzer(seed)
     step = NativeState.step
 
@@ -198,9 +199,10 @@ def main(max_steps: int, seed: int) -> None:
 
     NativeState.step = counted  # type: ignore[method-assign]
     num_models = 0
-    while fuzzer.num_steps < max_steps or num_models < len(ENCODINGS) * len(native.TYPES):
-        encoding = ENCODINGS[num_models % len(ENCODINGS)]
-        precision = native.TYPES[num_models // len(ENCODINGS) % len(native.TYPES)]
+    while fuzzer.num_steps < max_steps or num_models < len(ENCODINGS):
+        rounds, number = divmod(num_models, len(ENCODINGS))
+        encoding = ENCODINGS[number]
+        precision = native.TYPES[(number + rounds) % len(native.TYPES)]
         fuzzer.run_model(encoding, precision)
         num_models += 1
     print(f"{fuzzer.num_steps} steps, {num_models} models")

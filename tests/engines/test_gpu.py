@@ -732,8 +732,12 @@ def run_script(python: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
-def test_the_script_needs_a_gpu() -> None:
-    code, message = run_script(sys.executable)
+def test_the_script_needs_a_gpu(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    # Importing PyTorch twice would take seconds; the next test is about the imports.
+    python.write_text(f'#!/bin/sh\n[ "$1" = -c ] || exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    code, message = run_script(str(python))
     hint = "scripts/gpu_check.sh --emulate tries the script without one"
     assert (code, message) == (
         2,

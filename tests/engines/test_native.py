@@ -162,9 +162,9 @@ def uncached(
 
 
 def close(actual: Floats, expected: Floats, tolerance: float = 1e-4) -> None:
-    np.testing.assert_allclose(
-        actual, expected, atol=tolerance * max(1.0, float(np.abs(expected).max())), rtol=0
-    )
+    """Compare vectors, which may be rows of a matrix, relative to their largest number."""
+    scale = np.maximum(1.0, np.abs(expected).max(-1, keepdims=True))
+    np.testing.assert_allclose(actual / scale, expected / scale, atol=tolerance, rtol=0)
 
 
 INSTRUCTION_SETS = {
@@ -183,8 +183,8 @@ def library_for(options: str, cache: Path) -> tuple[ctypes.CDLL | None, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CC", f"cc {options}")
         patch.setenv("XDG_CACHE_HOME", str(cache))
-        if "CI" not in os.environ:  # compiles three times as fast
-            patch.setattr(engine_library, "FLAGS", engine_library.FLAGS.replace("-O3", "-O1"))
+        if "CI" not in os.environ:  # compiles several times as fast
+            patch.setattr(engine_library, "FLAGS", engine_library.FLAGS.replace("-O3", "-O0"))
         return native.compiled_library.__wrapped__()
 
 
@@ -302,11 +302,15 @@ def check_rows(
         log_probs, attention = reference(
             network, [sources[i] for i, _ in histories], [ids[1:] for _, ids in histories]
         )
+        close(result.log_p_RV, np.stack([log_probs_TV[-1] for log_probs_TV in log_probs]))
+        expected_RS = np.zeros_like(state.attention_RS)
+        is_source_RS = np.zeros(expected_RS.shape, bool)
         for row, (source, _) in enumerate(histories):
-            close(result.log_p_RV[row], log_probs[row][-1])
             length = len(sources[source]) + 1
-            close(state.attention_RS[row, :length], attention[row][-1], tolerance)
-            assert not state.attention_RS[row, length:].any()
+            expected_RS[row, :length] = attention[row][-1]
+            is_source_RS[row, :length] = True
+        close(state.attention_RS, expected_RS, tolerance)
+        assert not state.attention_RS[~is_source_RS].any()
 
 
 @instruction_sets
@@ -340,7 +344,7 @@ def test_attention_with_large_scores_is_accurate(sign: float) -> None:
 def test_any_number_of_rows_is_computed(rows: int) -> None:
     network = make()
     draw = np.random.default_rng(rows)
-    parents = [draw.integers(0, high, rows).tolist() for high in (3, rows, rows)]
+    parents = [draw.integers(0, high, rows).tolist() for high in (3, rows)]
     check_rows(network, packed(network), [120, 3, 95], parents, reference=remembered)
 
 
@@ -536,17 +540,18 @@ def factors(rows: int, inputs: int, outputs: int) -> tuple[Floats, Floats, Float
     [(4, 1), (192, 64), (20, 65), (768, 191), (64, 1000), (1, 3), (7, 66), (33, 130)],
 )
 def test_products_match_the_precision(precision: str, inputs: int, outputs: int) -> None:
-    for rows in (1, 2, 3, 4, 5, 6, 7, 11, 12, 40):
-        x_RI, weight_OI, bias_O = factors(rows, inputs, outputs)
-        product_RO = product(x_RI, weight_OI, precision)
-        magnitude_O = np.abs(weight_OI).max(1) * math.sqrt(inputs) + 1
-        # Sums of int8 are exact; in bf16 the processor rounds as it likes while it adds.
-        tolerance = {"fp32": 1e-5, "bf16": 1e-5, "int8": 1e-6}[precision]
-        for bias in (None, bias_O):
-            actual_RO = Matrix(weight_OI, bias, precision).multiply(x_RI)
-            expected_RO = product_RO if bias is None else product_RO + bias
+    x_RI, weight_OI, bias_O = factors(40, inputs, outputs)
+    product_RO = product(x_RI, weight_OI, precision)
+    magnitude_O = np.abs(weight_OI).max(1) * math.sqrt(inputs) + 1
+    # Sums of int8 are exact; in bf16 the processor rounds as it likes while it adds.
+    tolerance = {"fp32": 1e-5, "bf16": 1e-5, "int8": 1e-6}[precision]
+    for bias in (None, bias_O):
+        matrix = Matrix(weight_OI, bias, precision)
+        expected_RO = product_RO if bias is None else product_RO + bias
+        for rows in (1, 2, 3, 4, 5, 6, 7, 11, 12, 40):
+            actual_RO = matrix.multiply(x_RI[:rows])
             np.testing.assert_allclose(
-                actual_RO / magnitude_O, expected_RO / magnitude_O, atol=tolerance, rtol=0
+                actual_RO / magnitude_O, expected_RO[:rows] / magnitude_O, atol=tolerance, rtol=0
             )
 
 

@@ -182,6 +182,7 @@ _CLOCK = lazy_pattern(r"\d{1,2}\.[0-5]\d")
 _TEXT_END = lazy_pattern(r"[^\w\s]*\s*$")
 _GERMAN_ERAS = {"BC": "v. Chr.", "BCE": "v. Chr.", "AD": "n. Chr.", "CE": "n. Chr."}
 _BEFORE_ERA = lazy_pattern(r"(?:\d|\bcentur(?:y|ies)|\bmillenni(?:um|a))\s$")
+_DOTTED = lazy_pattern(r"(?<![\w.])(?:E\.U|U\.K|U\.N)\.(?!\w)")
 _WORLD_WAR = lazy_pattern(r"\bWorld War (?P<number>II?)\b")
 _REGNAL_NUMBER = lazy_pattern(
     r"(?<!\w)[A-ZÄÖÜ][a-zäöüß]+ (?P<number>[IVX]{1,5})\.(?=\s+(?P<next>\w+))"
@@ -209,12 +210,7 @@ def write_out(text: str, language: str) -> Iterator[Edit]:
     code = base_language(language)
     if code not in _LANGUAGES:
         return
-    if code == "de":
-        yield from _plain_german(text)
-    else:
-        for match in _WORLD_WAR.finditer(text):
-            ordinal = "Second" if match["number"] == "II" else "First"
-            yield (*match.span(), f"{ordinal} World War")
+    yield from _plain_german(text) if code == "de" else _plain_english(text)
     abbreviations = _LANGUAGES[code]
     for match in _CANDIDATE.finditer(text):
         words = _words(match, abbreviations)
@@ -244,6 +240,18 @@ def _plain_german(text: str) -> Iterator[Edit]:
     for match in _REGNAL_NUMBER.finditer(text):
         if not re.fullmatch(_GERMAN.sentence_starts, match["next"]):
             yield (match.start("number"), match.end(), match["number"])
+
+
+def _plain_english(text: str) -> Iterator[Edit]:
+    """Yield the edits of the world wars, and of abbreviations such as U.K., which lose their
+    points."""
+    for match in _WORLD_WAR.finditer(text):
+        ordinal = "Second" if match["number"] == "II" else "First"
+        yield (*match.span(), f"{ordinal} World War")
+    for match in _DOTTED.finditer(text):
+        ends_sentence = _ends_sentence(text[match.end() :], _ENGLISH)
+        letters = match[0].replace(".", "")
+        yield (*match.span(), f"{letters}." if ends_sentence else letters)
 
 
 def _words(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:

@@ -65,6 +65,7 @@ def test_german(text: str, expected: str) -> None:
         ),
         ("On Mon., Jan. 5, with Gov. Brown", "On Monday, January 5, with Governor Brown"),
         ("At 20.45 hrs and 20:45 hrs.", "At 20.45 hrs and 20:45 hrs."),
+        ("The U.K. left the E.U. It is in the U.N.", "The UK left the EU. It is in the UN."),
         ("He sat in the Sun. The dog slept.", "He sat in the Sun. The dog slept."),
         ("No. 5 is alive.", "Number 5 is alive."),
         ("Do you? No. I do not.", "Do you? No. I do not."),

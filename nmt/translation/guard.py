@@ -14,18 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from nmt.core.errors import UsageError
-from nmt.data.placeholders import separate_pattern
 from nmt.search import parse_search
-from nmt.text.abbreviations import is_gendered, translate_era, write_out
+from nmt.text.abbreviations import is_gendered, write_out
 from nmt.text.lazy_pattern import lazy_pattern
-from nmt.text.normalization import normalize, remove_invisible
-from nmt.text.numbers import equivalent_pattern, localize_decimal
+from nmt.text.normalization import remove_invisible
 from nmt.text.sentences import split_sentences
-from nmt.text.spans import NUMERIC_KINDS, ProtectedSpan, apply_edits, without_overlaps
+from nmt.text.spans import apply_edits, without_overlaps
 from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation.alignment import align
 from nmt.translation.budget import Budget, search_work
@@ -42,6 +40,7 @@ from nmt.translation.content import (
     has_lone_mark,
     split_items,
 )
+from nmt.translation.formats import localized, restore_formats
 from nmt.translation.gaps import join_gaps, split_at_spans
 from nmt.translation.items import join_items
 from nmt.translation.marks import restore_marks
@@ -53,12 +52,13 @@ from nmt.translation.pieces import (
     part_of_line,
     segment_around_spans,
 )
-from nmt.translation.placement import TermPlacement, edit_words, has_rest
+from nmt.translation.placement import TermPlacement, has_rest
+from nmt.translation.readings import Reading, is_more_probable, title_as_sentence
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line, as_fixed_spans, with_language
 from nmt.translation.stand_ins import Substitution, digits_for_words, substitute
 from nmt.translation.terms import TERM_DOUBTFUL
-from nmt.translation.times import correct_times, localize_time
+from nmt.translation.times import correct_times
 from nmt.translation.translator import Translator, as_lines, check_lines
 
 if TYPE_CHECKING:
@@ -77,8 +77,6 @@ ROWS_OF_SCORE = 3
 MIN_SHARE_OF_MARKED = 0.25
 """Minimum share of the attention to a word between marks that its translation receives. With less,
 it has none."""
-MAX_MEASURE_LENGTH = 50
-"""Maximum length of what is read after a number, such as `to 3.5 million`."""
 SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 TERM_NOT_APPLIED = "term-not-applied"
 UNTRANSLATED = "untranslated"
@@ -216,7 +214,9 @@ class Guard:
             for span in self.translator.segmenter.find_spans(line.text, self.protect)
             if not is_gendered(line.text[span.start : span.end], source)
         ]
-        found = self._localized(line.text, spans)
+        found = as_fixed_spans(line.text, spans)
+        if _is_translated(Line(line.text, fixed=found)):  # no table of numbers
+            found = localized(line.text, found, spans, self.languages)
         terms = self.glossary.find(line.text) if self.glossary else []
         # The longest first: a term or a URL.
         longest_first = sorted([*terms, *found], key=lambda span: span.start - span.end)
@@ -224,28 +224,6 @@ class Guard:
         language = line.language or self.tokenizer.language_token(line.text)
         prepared = replace(line, fixed=tuple(fixed), language=language)
         return prepared.with_edits(write_out(line.text, source))
-
-    def _localized(self, text: str, spans: Sequence[ProtectedSpan]) -> list[FixedSpan]:
-        """Return the protected spans of a text; decimal numbers between words are written as in the
-        target language, but not those of a table of numbers."""
-        fixed = as_fixed_spans(text, spans)
-        if not _is_translated(Line(text, fixed=fixed)):
-            return list(fixed)
-        localized = []
-        for span, protected in zip(fixed, spans, strict=True):
-            era = translate_era(text, (span.start, span.end), *self.languages)
-            if era:
-                span = replace(span, translation=era)
-            elif protected.kind in NUMERIC_KINDS:
-                passage = text[span.start : span.end + MAX_MEASURE_LENGTH]
-                written_out = apply_edits(passage, write_out(passage, self.languages[0]))
-                following = written_out[span.end - span.start :]
-                number = span.translation.removesuffix(".")  # of a date such as 24.12.
-                number = localize_decimal(number, following, *self.languages)
-                number = localize_time(number, following)
-                span = replace(span, translation=number)
-            localized.append(span)
-        return localized
 
 
 class _GuardedChunk:
@@ -278,6 +256,7 @@ class _GuardedChunk:
     ) -> list[NBest]:
         """Return the n-best list of each line. Beyond its budget, a line is searched quickly, or
         copied; the budget of a repair is that of the line that it is a part of."""
+        lines = list(lines)
         results: dict[int, NBest] = {}
         searched: list[int] = []
         quick: list[int] = []
@@ -287,7 +266,7 @@ class _GuardedChunk:
                 results[i] = [copied]
             elif is_repair or self._is_within_budget(line):
                 searched.append(i)
-            elif line.budget and line.budget.quick_searches.take(self._search_work(line)):
+            elif self._may_search_quickly(line):
                 quick.append(i)
             else:
                 results[i] = [_copy(line, (UNTRANSLATED,))]
@@ -296,6 +275,7 @@ class _GuardedChunk:
         found = self._search_all(searched_lines, [lines[i] for i in quick], on_progress)
         for i, n_best in zip(searched + quick, found, strict=True):
             results[i] = self._rank(lines[i], n_best)
+        self._read_titles(lines, results, searched)
         self._repair(lines, results, searched)
         return [results[i] for i in range(len(lines))]
 
@@ -307,6 +287,26 @@ class _GuardedChunk:
         found += self.guard.translator.stream([quick], QUICK, on_progress=on_progress)
         self.terms.align_all([*lines, *quick], found)
         return found
+
+    def _read_titles(
+        self, lines: list[Line], results: dict[int, NBest], indices: Sequence[int]
+    ) -> None:
+        """Read English titles as sentences, too, and keep the readings whose translations are more
+        probable."""
+        language = self.guard.languages[0]
+        read = [title_as_sentence(lines[i], self.guard.tokenizer, language) for i in indices]
+        titles = [i for i, sentence in zip(indices, read, strict=True) if sentence]
+        sentences = [sentence for sentence in read if sentence]
+        found = self._search_again(sentences, self.spec)
+        self.terms.align_all(sentences, found)
+        for i, sentence, n_best in zip(titles, sentences, found, strict=True):
+            if not n_best:
+                continue
+            title = Reading(lines[i], results[i][0])
+            other = Reading(sentence, n_best[0])
+            if is_more_probable(other, title, self.terms.score):
+                lines[i] = sentence
+                results[i] = self._rank(sentence, n_best)
 
     def _repair(self, lines: Lines, results: dict[int, NBest], indices: Sequence[int]) -> None:
         """Replace the results of lines that fail a check by better ones, as far as the attempts
@@ -325,6 +325,12 @@ class _GuardedChunk:
         if line.budget is None or line.constraints:  # which the quick search does not support
             return True
         return line.budget.searches.take(self._search_work(line))
+
+    def _may_search_quickly(self, line: Line) -> bool:
+        """Return whether a quick search is within the budget of a line, and subtract its work."""
+        if not line.budget:
+            return False
+        return line.budget.quick_searches.take(self._search_work(line))
 
     def _search_work(self, line: Line) -> float:
         return search_work(line.text, self._count_tokens(line))
@@ -405,7 +411,7 @@ class _GuardedChunk:
         known = {each.text for each in ranked}
         has_spaces = _SPACES.search(line.text)
         for found in translations:
-            translation = _restore_formats(line, found)
+            translation = restore_formats(line, found)
             if not line.is_constrained:
                 text = correct_times(line.text, translation.text, *self.guard.languages)
                 text = with_capital(line, text, self.guard.languages[0])
@@ -645,32 +651,3 @@ def _copy(line: Line, warnings: tuple[str, ...]) -> Translation:
     num_words = len(text.split())
     alignment = tuple((i + offset, i) for i in range(num_words))
     return Translation(text, alignment=alignment, warnings=warnings)
-
-
-def _restore_formats(line: Line, translation: Translation) -> Translation:
-    """Correct the format of protected spans: 1.234,50 becomes 1,234.50 and 5 % becomes 5% if only
-    separators differ, and letters with marks are encoded as in the source."""
-    spans = Counter(span.translation for span in line.protected)
-    for span, expected in spans.items():
-        if span.endswith("Chr."):  # its period also ends a sentence
-            text = translation.text.replace(f"{span}.", span)
-            translation = replace(translation, text=text)
-        num_missing = expected - count_occurrences(translation.text, span)
-        pattern = _other_formats(span) if num_missing > 0 else None
-        if pattern:
-            matches = (
-                match for match in pattern.finditer(translation.text) if match[0] not in spans
-            )
-            edits = [(*match.span(), span) for match in islice(matches, num_missing)]
-            translation = edit_words(translation, edits)
-    return translation
-
-
-def _other_formats(span: str) -> re.Pattern[str] | None:
-    """Return a pattern of the formats in which a model may write a protected span; None if there is
-    one only."""
-    text = normalize(span)  # what a model reads
-    pattern = equivalent_pattern(text)
-    if pattern is None and text not in ("", span):
-        pattern = re.compile(separate_pattern(text))
-    return pattern

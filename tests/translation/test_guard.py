@@ -610,7 +610,9 @@ class Scripted:
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
         for source, text in pairs:
-            yield Translation(text, -1.0, -float(len(text)), alignment=self.align(source, text))
+            log_prob = -float(len(text))
+            alignment = self.align(source, text)
+            yield Translation(text, -1.0, log_prob, tokens=("</s>",), alignment=alignment)
 
     def stream(
         self, chunks, search=None, *, details=False, on_progress=lambda lines: None
@@ -745,6 +747,26 @@ def test_a_sentence_begins_with_a_capital(
     guard = scripted(translator, lambda line, search: [text])
     assert guard.translate([source]) == [expected]
     assert len(guard.translator.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("of_title", "of_sentence"), [("Bürgermeister will Autos", "Ja"), ("Ja", "Bürgermeister will")]
+)
+def test_the_more_probable_reading_of_a_title_is_kept(
+    translator: Translator, of_title: str, of_sentence: str
+) -> None:
+    title = "Mayor of the City Wants to Ban Cars for 2 Years"
+    guard = scripted(
+        translator,
+        lambda line, search: [f"{of_title if line.text == title else of_sentence} 2"],
+    )
+    [[best]] = guard.stream([[title]])
+    assert best.text == f"{min(of_title, of_sentence, key=len)} 2"
+    second, _ = guard.translator.requests[1]
+    assert second.text == "Mayor of the city wants to ban cars for 2 years"
+    german = scripted(Translator.load("de-en"), lambda line, search: ["yes"])
+    german.translate([title])
+    assert len(german.translator.requests) == 1
 
 
 def test_eras_and_the_period_after_them(translator: Translator) -> None:

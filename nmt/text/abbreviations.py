@@ -28,6 +28,8 @@ class _Abbreviations:
     """Titles."""
     after_number: Mapping[str, str]
     """With the words after 1 and after other numbers, separated by a slash if they differ."""
+    not_after: Mapping[str, str]
+    """Regular expressions of the text after which an abbreviation has another meaning."""
     sentence_starts: str
     """Words that begin a sentence, which an abbreviation before them ends."""
 
@@ -38,10 +40,13 @@ _GERMAN = _Abbreviations(
         "Fa": "Firma",
         "Hr": "Herr",
         "Hrn": "Herrn",
+        "Mio": "Millionen",
+        "Mrd": "Milliarden",
+        "Tsd": "Tausend",
         "bspw": "beispielsweise",
         "bzw": "beziehungsweise",
         "evtl": "eventuell",
-        "exkl": "exklusive",
+        "exkl": "ohne",
         "ggf": "gegebenenfalls",
         "inkl": "inklusive",
         "insb": "insbesondere",
@@ -49,8 +54,8 @@ _GERMAN = _Abbreviations(
         "insg": "insgesamt",
         "sog": "sogenannten",
         "u. a": "unter anderem",
-        "vgl": "vergleiche",
-        "zzgl": "zuzüglich",
+        "vgl": "siehe",
+        "zzgl": "plus",
     },
     before_number={
         "Abb": "Abbildung",
@@ -93,7 +98,14 @@ _GERMAN = _Abbreviations(
         "Sept": "September",
         "Std": "Stunde/Stunden",
         "Stk": "Stück",
-        "Tsd": "Tausend",
+    },
+    not_after={
+        # The name, except where a sentence begins
+        "Max": r"[\w,]\s",
+        # The kind
+        "Art": r"\b(?i:dies|jen|jed|welch|solch|k?ein)e[rn]?\s",
+        # A sentence of a law
+        "S": r"(?:§|\b(?:Abs\.|Absatz|Art\.|Artikel))\s\d+[a-z]?\s",
     },
     sentence_starts=(
         "Ich|Du|Er|Sie|Es|Wir|Ihr|Man|Die|Der|Das|Dann|Danach|Dort|Hier|Jetzt|Heute|Wenn|Bitte"
@@ -166,6 +178,7 @@ _ENGLISH = _Abbreviations(
         "yr": "year/years",
         "yrs": "year/years",
     },
+    not_after={},
     sentence_starts=(
         "I|You|He|She|It|We|They|The|This|That|These|Then|There|Here|Now|Today|If|When|Please"
     ),
@@ -173,25 +186,45 @@ _ENGLISH = _Abbreviations(
 _LANGUAGES = {"de": _GERMAN, "en": _ENGLISH}
 _CANDIDATE = lazy_pattern(
     r"(?<![\w.,:])(?P<number>\d[\d.,]*)\s(?P<measure>[A-Za-z]{1,6})(?P<period>\.)?(?!\w)"
-    r"|(?<![\w.])(?P<short>[A-Za-z]{1,6}(?:\.\sa)?)\.(?!\w)"
+    r"|(?<![\w.–-])(?P<short>[A-Za-z]{1,6}(?:\.\sa)?)\.(?!\w)"
 )
 """A short word after a number, or before a period."""
-_NUMBER_AHEAD = lazy_pattern(r"(?:,?\s(?:[A-Z][a-z]{2,3}\.?\s)?|\s?)\d")
+_NUMBER_AHEAD = lazy_pattern(
+    r"(?:\s(?:und|oder|bis|and|or|to|–|-)\s[A-Z][a-z]{1,4}\.)?"
+    r"(?:(?:,?\s(?:[A-Z][a-z]{2,3}\.?\s)?|\s?)\d|\s(?:Vor|Nach)?[Mm]ittag\b|\sAbend\b)"
+)
+"""A number, a date such as Jan. 5, or the time of a day, also after another abbreviation."""
 _NAME_AHEAD = lazy_pattern(r"\s[A-ZÄÖÜ]\w")
 _CLOCK = lazy_pattern(r"\d{1,2}\.[0-5]\d")
 _TEXT_END = lazy_pattern(r"[^\w\s]*\s*$")
+_MAX_WORD_BEFORE = 20
+"""Maximum number of characters before an abbreviation that show its meaning."""
+_AND_OTHERS = lazy_pattern(r"(?:\s\(|[^\w\s]*\s*$)")
+"""What follows *u. a.* at the end of a list."""
 _GERMAN_ERAS = {"BC": "v. Chr.", "BCE": "v. Chr.", "AD": "n. Chr.", "CE": "n. Chr."}
 _BEFORE_ERA = lazy_pattern(r"(?:\d|\bcentur(?:y|ies)|\bmillenni(?:um|a))\s$")
 _DOTTED = lazy_pattern(r"(?<![\w.])(?:E\.U|U\.K|U\.N)\.(?!\w)")
 _WORLD_WAR = lazy_pattern(r"\bWorld War (?P<number>II?)\b")
 _REGNAL_NUMBER = lazy_pattern(
-    r"(?<!\w)[A-ZÄÖÜ][a-zäöüß]+ (?P<number>[IVX]{1,5})\.(?=\s+(?P<next>\w+))"
+    r"(?<!\w)(?!(?:Herrn?|Frau) )[A-ZÄÖÜ][a-zäöüß]+ (?P<number>[IVX]{1,5})\.(?=\s+[a-zäöüß])"
 )
-"""The number of a German monarch, whose period ends no sentence, as in Karl V. von Spanien."""
-_GENDERED_NOUN = lazy_pattern(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])(?:[:*_·]|/-)(in(?:nen)?)(?!\w)")
+"""The number of a German monarch before a word in lower case, as in Karl V. von Spanien, where its
+period ends no sentence."""
+_PERSON = (
+    r"(?:er|ent|ant|ist|or|eur|[aeo]t|log|gog|graf|ph|[aä]r|än|eg|und|xpert|rzt|ält|amt|ekt|urg|oss"
+    r"|[aeo]ut|ef|äst)"
+)
+"""Ends of German words for persons, not those of Wert_in or Thema:in."""
+_GENDERED_NOUN = lazy_pattern(
+    rf"(?<!\w)([A-ZÄÖÜ]\w*{_PERSON}|Ärzt)(?:[:*_·]|/-)(in(?:nen)?)(?!\w)"
+)
 """A noun for all genders, such as Student:innen."""
-_GENDERED_ENDING = lazy_pattern(r"(?<!\w)([A-ZÄÖÜ]?[a-zäöüß]+e)[:*_·]([mnrs])(?!\w)")
-"""A determiner or adjective for all genders, such as jede:r."""
+_GENDERED_ENDING = lazy_pattern(
+    r"(?<!\w)((?i:jede|(?:k|m|d|s)?eine|diese|welche|manche|ihre|unsere|liebe)(?=[:*_·])"
+    r"|[a-zäöüß]+e(?=:))[:*_·]([mnrs])(?!\w)"
+)
+"""A determiner or, with a colon, an adjective for all genders, such as jede:r. `page_n` and `page*n`
+are none."""
 
 
 def is_gendered(word: str, language: str) -> bool:
@@ -218,7 +251,7 @@ def write_out(text: str, language: str) -> Iterator[Edit]:
             continue
         group = "measure" if match["number"] else "short"
         has_period = match.end() > match.end(group)
-        if has_period and _ends_sentence(text[match.end() :], abbreviations):
+        if has_period and _ends_sentence(text, match.end(), abbreviations):
             words += "."
         yield (match.start(group), match.end(), words)
 
@@ -238,8 +271,7 @@ def _plain_german(text: str) -> Iterator[Edit]:
         for match in pattern.finditer(text):
             yield (*match.span(), match[1] + match[2])
     for match in _REGNAL_NUMBER.finditer(text):
-        if not re.fullmatch(_GERMAN.sentence_starts, match["next"]):
-            yield (match.start("number"), match.end(), match["number"])
+        yield (match.start("number"), match.end(), match["number"])
 
 
 def _plain_english(text: str) -> Iterator[Edit]:
@@ -249,7 +281,7 @@ def _plain_english(text: str) -> Iterator[Edit]:
         ordinal = "Second" if match["number"] == "II" else "First"
         yield (*match.span(), f"{ordinal} World War")
     for match in _DOTTED.finditer(text):
-        ends_sentence = _ends_sentence(text[match.end() :], _ENGLISH)
+        ends_sentence = _ends_sentence(text, match.end(), _ENGLISH)
         letters = match[0].replace(".", "")
         yield (*match.span(), f"{letters}." if ends_sentence else letters)
 
@@ -261,14 +293,26 @@ def _words(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:
         if words or not match["period"]:
             return words
     short = match["measure"] or match["short"]
+    text = match.string
+    end = match.end()
+    if short == "u. a" and _AND_OTHERS.match(text, end):
+        return "und andere"
     words = _look_up(short, abbreviations.anywhere)
-    if not words and _NUMBER_AHEAD.match(match.string, match.end()):
+    if not words and _NUMBER_AHEAD.match(text, end) and not _has_other_meaning(match, abbreviations):
         words = _look_up(short, abbreviations.before_number)
-    is_before_name = _NAME_AHEAD.match(match.string, match.end())
-    rest = match.string[match.end() :]
-    if not words and is_before_name and not _ends_sentence(rest, abbreviations):
+    is_before_name = _NAME_AHEAD.match(text, end)
+    if not words and is_before_name and not _ends_sentence(text, end, abbreviations):
         words = _look_up(short, abbreviations.before_name)
     return words
+
+
+def _has_other_meaning(match: re.Match[str], abbreviations: _Abbreviations) -> bool:
+    """Return whether the text before an abbreviation shows that it is another word."""
+    before = abbreviations.not_after.get(match["measure"] or match["short"])
+    if not before:
+        return False
+    start = match.start()
+    return re.search(f"{before}$", match.string[max(0, start - _MAX_WORD_BEFORE) : start]) is not None
 
 
 def _measure(
@@ -294,7 +338,7 @@ def _look_up(short: str, table: Mapping[str, str]) -> str | None:
     return words[0].upper() + words[1:] if words else None
 
 
-def _ends_sentence(rest: str, abbreviations: _Abbreviations) -> bool:
-    """Return whether a sentence ends before the rest of a text."""
-    is_last = _TEXT_END.match(rest)
-    return bool(is_last or re.match(rf"\s+(?:{abbreviations.sentence_starts})\b", rest))
+def _ends_sentence(text: str, end: int, abbreviations: _Abbreviations) -> bool:
+    """Return whether a sentence ends at the end of an abbreviation."""
+    next_sentence = re.compile(rf"\s+(?:{abbreviations.sentence_starts})\b")
+    return bool(_TEXT_END.match(text, end) or next_sentence.match(text, end))

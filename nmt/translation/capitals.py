@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.tokenizer import Tokenizer
 from nmt.translation.segments import Line
 
-_SENTENCE = lazy_pattern(r".*[.!?…]\W*", re.DOTALL)
+_SENTENCE_END = lazy_pattern(r"[.!?…](?:(?![.!?…])\W)*\Z")
 _LOWER_CASE_WORD = lazy_pattern(r"\s*(?P<word>(?=[a-zäöü])\w+)")
 _ORDINARY_WORD = lazy_pattern(r"(?!I\b)[^\W\d_](?=\W|[^\W\d_A-ZÄÖÜ]+\b)")
 """A word that is neither an abbreviation nor the English I."""
@@ -18,7 +16,7 @@ _ORDINARY_WORD = lazy_pattern(r"(?!I\b)[^\W\d_](?=\W|[^\W\d_A-ZÄÖÜ]+\b)")
 def with_capital(line: Line, text: str, language: str) -> str:
     """Return a translation that begins with a capital if its source does, which in German may be
     the capital of a noun, except in a sentence."""
-    is_sentence = _SENTENCE.fullmatch(line.text)
+    is_sentence = _SENTENCE_END.search(line.text)
     is_capital = line.text.lstrip()[:1].isupper()
     if not is_capital or not (is_sentence or base_language(language) != "de"):
         return text

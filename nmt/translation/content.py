@@ -77,7 +77,7 @@ _LIST = lazy_pattern(
 """The items of a list after the first one. The last item counts if the text ends with it."""
 _CURRENCIES = {
     "euro": r"€|\beur(?:o(?:s|cents?)?)?\b",
-    "dollar": r"\$|\busd\b|\w*dollars?",
+    "dollar": r"\$|\busd\b|\w{0,30}dollars?",
     "franc": r"\bchf\b|\bfranken\b|\bfrancs?\b",
     "yen": r"¥|\bjpy\b|\byen\b",
 }

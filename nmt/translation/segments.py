@@ -109,17 +109,19 @@ class Line:
 
     def with_edits(self, edits: Iterable[Edit]) -> Line:
         """Return the line with the edits of its text that change no fixed span."""
-        applied = []
-        for start, end, new in edits:
-            if not any(span.overlaps(start, end) for span in self.fixed):
+        applied: list[Edit] = []
+        for start, end, new in sorted(edits):
+            following = bisect_right(self.fixed, start, key=lambda span: span.end)
+            if not any(span.overlaps(start, end) for span in self.fixed[following : following + 1]):
                 applied.append((start, end, new))
-        moved = []
+        moved: list[FixedSpan] = []
+        offset = 0
+        num_before = 0
         for span in self.fixed:
-            offset = 0
-            for start, end, new in applied:
-                if end <= span.start:
-                    growth = len(new) - (end - start)
-                    offset += growth
+            while num_before < len(applied) and applied[num_before][1] <= span.start:
+                start, end, new = applied[num_before]
+                offset += len(new) - (end - start)
+                num_before += 1
             moved.append(span.moved(offset))
         text = apply_edits(self.text, applied)
         return replace(self, text=text, fixed=tuple(moved))

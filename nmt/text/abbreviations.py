@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
-from nmt.text.spans import Edit
+from nmt.text.spans import GERMAN_SENTENCE_STARTS, Edit, ProtectedSpan
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ _GERMAN = _Abbreviations(
         "S": r"(?:§|\b(?:Abs\.|Absatz|Art\.|Artikel))\s\d+[a-z]?\s",
     },
     sentence_starts=(
-        "Ich|Du|Er|Sie|Es|Wir|Ihr|Man|Die|Der|Das|Dann|Danach|Dort|Hier|Jetzt|Heute|Wenn|Bitte"
+        f"{GERMAN_SENTENCE_STARTS}|Anschließend|Später|Nun|Deshalb|Daher|Trotzdem|Außerdem"
+        "|Allerdings|Jedoch|Nur|Auch|So|Noch|Damit|Dabei|Dafür|Dazu|Kein|Bitte"
     ),
 )
 _ENGLISH = _Abbreviations(
@@ -190,15 +191,18 @@ _CANDIDATE = lazy_pattern(
 )
 """A short word after a number, or before a period."""
 _NUMBER_AHEAD = lazy_pattern(
-    r"(?:\s(?:und|oder|bis|and|or|to|–|-)\s[A-Z][a-z]{1,4}\.)?"
+    r"(?:\s(?:und|oder|bis|and|or|to)\s[A-Z][a-z]{1,4}\.)?"
     r"(?:(?:,?\s(?:[A-Z][a-z]{2,3}\.?\s)?|\s?)\d|\s(?:Vor|Nach)?[Mm]ittag\b|\sAbend\b)"
 )
 """A number, a date such as Jan. 5, or the time of a day, also after another abbreviation."""
 _NAME_AHEAD = lazy_pattern(r"\s[A-ZÄÖÜ]\w")
 _CLOCK = lazy_pattern(r"\d{1,2}\.[0-5]\d")
 _TEXT_END = lazy_pattern(r"[^\w\s]*\s*$")
+_MAX_SPACE = 20
+"""Maximum number of spaces after an abbreviation in a sentence."""
 _MAX_WORD_BEFORE = 20
 """Maximum number of characters before an abbreviation that show its meaning."""
+_BEFORE_DAY = lazy_pattern(r"\b(?i:am|ab|bis|jeden|diesen|nächsten|letzten|kommenden)\s$")
 _AND_OTHERS = lazy_pattern(r"(?:\s\(|[^\w\s]*\s*$)")
 """What follows *u. a.* at the end of a list."""
 _GERMAN_ERAS = {"BC": "v. Chr.", "BCE": "v. Chr.", "AD": "n. Chr.", "CE": "n. Chr."}
@@ -215,16 +219,16 @@ _PERSON = (
     r"|[aeo]ut|ef|äst)"
 )
 """Ends of German words for persons, not those of Wert_in or Thema:in."""
-_GENDERED_NOUN = lazy_pattern(
-    rf"(?<!\w)([A-ZÄÖÜ]\w*{_PERSON}|Ärzt)(?:[:*_·]|/-)(in(?:nen)?)(?!\w)"
-)
+_GERMAN_DAYS = lazy_pattern(r"(?<!\w)(Mo|Di|Mi|Do|Fr|Sa|So)\.([–-])(Mo|Di|Mi|Do|Fr|Sa|So)\.")
+"""Days such as Mo.-Fr., whose periods end no sentence. Models copy Mo-Fr, not Montag-Freitag."""
+_GENDERED_NOUN = lazy_pattern(rf"(?<!\w)([A-ZÄÖÜ]\w*{_PERSON}|Ärzt)(?:[:*_·]|/-)(in(?:nen)?)(?!\w)")
 """A noun for all genders, such as Student:innen."""
 _GENDERED_ENDING = lazy_pattern(
     r"(?<!\w)((?i:jede|(?:k|m|d|s)?eine|diese|welche|manche|ihre|unsere|liebe)(?=[:*_·])"
     r"|[a-zäöüß]+e(?=:))[:*_·]([mnrs])(?!\w)"
 )
-"""A determiner or, with a colon, an adjective for all genders, such as jede:r. `page_n` and `page*n`
-are none."""
+"""A determiner or, with a colon, an adjective for all genders, such as jede:r, but not `page_n` and
+`page*n`."""
 
 
 def is_gendered(word: str, language: str) -> bool:
@@ -256,6 +260,18 @@ def write_out(text: str, language: str) -> Iterator[Edit]:
         yield (match.start(group), match.end(), words)
 
 
+def find_abbreviations(text: str, language: str) -> list[ProtectedSpan]:
+    """Return the abbreviations whose periods end no sentence, each with the first character of the
+    next word."""
+    found: list[ProtectedSpan] = []
+    for start, end, words in write_out(text, language):
+        if text[end - 1] == "." and not words.endswith("."):
+            following = len(text[end : end + _MAX_SPACE].lstrip())
+            next_start = min(end + _MAX_SPACE, len(text)) - following
+            found.append(ProtectedSpan(start, next_start + 1, "abbreviation"))
+    return found
+
+
 def translate_era(text: str, span: tuple[int, int], src: str, tgt: str) -> str | None:
     """Return the German translation of an English era such as BC after a year or century; None if
     a span of the text is none."""
@@ -266,10 +282,12 @@ def translate_era(text: str, span: tuple[int, int], src: str, tgt: str) -> str |
 
 
 def _plain_german(text: str) -> Iterator[Edit]:
-    """Yield the edits of forms for all genders and of the numbers of monarchs."""
+    """Yield the edits of forms for all genders, of days, and of the numbers of monarchs."""
     for pattern in (_GENDERED_NOUN, _GENDERED_ENDING):
         for match in pattern.finditer(text):
             yield (*match.span(), match[1] + match[2])
+    for match in _GERMAN_DAYS.finditer(text):
+        yield (*match.span(), "".join(match.groups()))
     for match in _REGNAL_NUMBER.finditer(text):
         yield (match.start("number"), match.end(), match["number"])
 
@@ -295,24 +313,29 @@ def _words(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:
     short = match["measure"] or match["short"]
     text = match.string
     end = match.end()
+    start = end - len(short) - 1
+    before = text[max(0, start - _MAX_WORD_BEFORE) : start]
     if short == "u. a" and _AND_OTHERS.match(text, end):
         return "und andere"
     words = _look_up(short, abbreviations.anywhere)
-    if not words and _NUMBER_AHEAD.match(text, end) and not _has_other_meaning(match, abbreviations):
+    if (
+        not words
+        and _NUMBER_AHEAD.match(text, end)
+        and not _has_other_meaning(before, short, abbreviations)
+    ):
         words = _look_up(short, abbreviations.before_number)
     is_before_name = _NAME_AHEAD.match(text, end)
-    if not words and is_before_name and not _ends_sentence(text, end, abbreviations):
+    is_day = _BEFORE_DAY.search(before) is not None  # Fr.
+    is_title = is_before_name and not is_day and not _ends_sentence(text, end, abbreviations)
+    if not words and is_title:
         words = _look_up(short, abbreviations.before_name)
     return words
 
 
-def _has_other_meaning(match: re.Match[str], abbreviations: _Abbreviations) -> bool:
+def _has_other_meaning(before: str, short: str, abbreviations: _Abbreviations) -> bool:
     """Return whether the text before an abbreviation shows that it is another word."""
-    before = abbreviations.not_after.get(match["measure"] or match["short"])
-    if not before:
-        return False
-    start = match.start()
-    return re.search(f"{before}$", match.string[max(0, start - _MAX_WORD_BEFORE) : start]) is not None
+    pattern = abbreviations.not_after.get(short)
+    return pattern is not None and re.search(f"{pattern}$", before) is not None
 
 
 def _measure(
@@ -340,5 +363,7 @@ def _look_up(short: str, table: Mapping[str, str]) -> str | None:
 
 def _ends_sentence(text: str, end: int, abbreviations: _Abbreviations) -> bool:
     """Return whether a sentence ends at the end of an abbreviation."""
-    next_sentence = re.compile(rf"\s+(?:{abbreviations.sentence_starts})\b")
+    next_sentence = re.compile(
+        rf"\s+(?:(?:{abbreviations.sentence_starts})\b|[A-ZÄÖÜ]\w{{0,30}}:\s)"
+    )
     return bool(_TEXT_END.match(text, end) or next_sentence.match(text, end))

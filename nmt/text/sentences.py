@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from nmt.core.console import log_once
+from nmt.text.abbreviations import find_abbreviations
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.spans import HasOffsets, find_german_ordinals, find_spans, without_overlaps
@@ -144,10 +145,12 @@ def _in_windows(segment: Callable[[str], Iterable[str]], text: str) -> Iterator[
 
 
 def _unsplittable(text: str, language: str, fixed: Iterable[HasOffsets]) -> list[HasOffsets]:
-    """Return the fixed spans and the protected spans of a text, in order and without overlaps."""
+    """Return the fixed spans and the protected spans of a text, and the ordinal numbers and
+    abbreviations in sentences, in order and without overlaps."""
     spans = [*fixed, *find_spans(text)]
     if base_language(language) == "de":
         spans += find_german_ordinals(text)
+    spans += find_abbreviations(text, language)
     return list(without_overlaps(spans))
 
 

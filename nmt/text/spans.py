@@ -47,7 +47,7 @@ _DETERMINERS = (
     "der|die|das|de[mns]|im|zu[mr]|vom|beim|jede[mnrs]?|diese[mnrs]?"
     "|(?:ein|kein|mein|dein|sein|ihr|unser)(?:e[mnrs]?)?"
 )
-_SENTENCE_STARTS = (
+GERMAN_SENTENCE_STARTS = (
     "Ich|Du|Er|Sie|Es|Wir|Ihr|Man|Die|Der|Das|De[mns]|Dies\\w*|Eine?[mnrs]?|Seine?|Ihre?|Alle|Viele"
     "|Und|Aber|Doch|Denn|Da|Dann|Danach|Dort|Hier|Jetzt|Heute|Als|Wenn|Weil|Wer|Was|Wie|Wo|Warum"
     "|In|Im|Am|An|Auf|Bei|Für|Mit|Nach|Seit|Von|Vor|Zu|Zum|Zur"
@@ -61,7 +61,7 @@ _BETWEEN_ORDINALS = (
 _GERMAN_ORDINALS = lazy_pattern(
     rf"(?P<determiner>(?<!\w)(?i:{_DETERMINERS}) )?(?<![\w.,])"
     rf"(?P<numbers>\d{{1,3}}(?:{_BETWEEN_ORDINALS}\d{{1,3}}){{0,9}})\. "
-    rf"(?(determiner)(?!(?:{_SENTENCE_STARTS})\b)[A-ZÄÖÜ]|(?:{_ORDINAL_NOUNS}))"
+    rf"(?(determiner)(?!(?:{GERMAN_SENTENCE_STARTS})\b)[A-ZÄÖÜ]|(?:{_ORDINAL_NOUNS}))"
 )
 """Ordinal numbers such as 3. Mai, der 2. Versuch or im 19. und 20. Jahrhundert, and the first
 letter after them."""

@@ -246,6 +246,8 @@ def term_edits(
         if rendering:
             start, _ = translation.words[rendering[0]]
             _, end = translation.words[rendering[-1]]
+            if _replaces_period(translation, span, end):
+                end += 1
             edits.append((start, end, span.translation))
     kept: list[Edit] = []
     previous_end = 0
@@ -254,6 +256,17 @@ def term_edits(
             kept.append((start, end, new))
             previous_end = end
     return kept
+
+
+def _replaces_period(translation: AlignedText, span: FixedSpan, end: int) -> bool:
+    """Return whether a term also replaces the period after the words that end at an offset: the
+    term or its source is an abbreviation, and no sentence without a period would be left."""
+    is_followed = translation.text[end : end + 1] == "."
+    if span.translation.endswith("."):
+        return is_followed
+    is_abbreviation = translation.source[: span.end + translation.offset].endswith(".")
+    is_inside = any(map(str.isalnum, translation.text[end:]))
+    return is_followed and is_abbreviation and is_inside
 
 
 def _find_words(text: str) -> list[tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from nmt.text.abbreviations import is_gendered, write_out
@@ -26,7 +28,7 @@ def written_out(text: str, language: str) -> str:
             "Siehe Abb. 3, S. 12 und Art. 5 Abs. 2.",
             "Siehe Abbildung 3, Seite 12 und Artikel 5 Absatz 2.",
         ),
-        ("Vgl. Kap. 2 bzw. 3.", "Vergleiche Kapitel 2 beziehungsweise 3."),
+        ("Vgl. Kap. 2 bzw. 3.", "Siehe Kapitel 2 beziehungsweise 3."),
         ("Das ist u. a. ein Grund.", "Das ist unter anderem ein Grund."),
         ("Mind. 3, max. 5 Hunde.", "Mindestens 3, maximal 5 Hunde."),
         ("Liebe Student:innen!", "Liebe Studentinnen!"),
@@ -34,7 +36,26 @@ def written_out(text: str, language: str) -> str:
         ("Die Mitarbeiter/-innen kommen.", "Die Mitarbeiterinnen kommen."),
         ("Karl V. von Spanien und Karl VI. Er kam.", "Karl V von Spanien und Karl VI. Er kam."),
         ("Am Mo., 5. Jan., mit Fr. Weber", "Am Montag, 5. Januar, mit Frau Weber"),
+        ("Äpfel, Birnen u. a.", "Äpfel, Birnen und andere."),
+        ("Weber u. a. (2010)", "Weber und andere (2010)"),
+        ("Es kostet eine Mio. Euro.", "Es kostet eine Millionen Euro."),
+        ("100 Euro zzgl. MwSt., exkl. Versand", "100 Euro plus MwSt., ohne Versand"),
+        ("Am Fr. Abend, Mo. und Di. 8 Uhr", "Am Freitag Abend, Montag und Dienstag 8 Uhr"),
+        ("Mo.-Fr. 8-18 Uhr, Sa.–So. 9 Uhr", "Mo-Fr 8-18 Uhr, Sa–So 9 Uhr"),
+        (
+            "Es dauert 2 Std. Anschließend essen wir.",
+            "Es dauert 2 Stunden. Anschließend essen wir.",
+        ),
+        ("Kosten: 5 Mio. Dauer: 3 Std.", "Kosten: 5 Millionen. Dauer: 3 Stunden."),
+        ("Ein:e neue:r Ärzt:in und Co-Leiter:innen", "Ein:e neuer Ärztin und Co-Leiterinnen"),
         # Names and other words
+        ("Mein Sohn heißt Max. 5 Tage war er da.", "Mein Sohn heißt Max. 5 Tage war er da."),
+        ("Ich mag diese Art. 5 gibt es.", "Ich mag diese Art. 5 gibt es."),
+        ("Nach § 5 Abs. 1 S. 2 UStG", "Nach § 5 Absatz 1 S. 2 UStG"),
+        ("Jeden Fr. Markt", "Jeden Fr. Markt"),
+        ("Kapitel I. Einleitung. Herr X. kam.", "Kapitel I. Einleitung. Herr X. kam."),
+        ("Name:in, Thema:in, Wert_in, Zahl*in", "Name:in, Thema:in, Wert_in, Zahl*in"),
+        ("page_n, seite*n und Größe:n", "page_n, seite*n und Größe:n"),
         ("Das ist Max. Er kommt mit S. Weber.", "Das ist Max. Er kommt mit S. Weber."),
         ("Die Art. Das Abs. Bis Fr. Wir gehen.", "Die Art. Das Abs. Bis Fr. Wir gehen."),
         ("Er kam um 5. Jan kam später.", "Er kam um 5. Jan kam später."),
@@ -88,3 +109,14 @@ def test_gendered_words() -> None:
     assert is_gendered("jede*r", "de")
     assert not is_gendered("Lehrer_innen", "en")
     assert not is_gendered("snake_case", "de")
+
+
+@pytest.mark.parametrize(
+    "repeated", ["A-", "Fr. Weber ", "Abb. 3 ", "Karl V. ", "Ärzt:", "5 Std. "]
+)
+def test_the_time_is_linear(repeated: str) -> None:
+    text = repeated * (200_000 // len(repeated))
+    start = time.process_time()
+    list(write_out(text, "de"))
+    list(write_out(text, "en"))
+    assert time.process_time() - start < 5

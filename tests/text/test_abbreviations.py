@@ -7,6 +7,7 @@ import time
 import pytest
 
 from nmt.text.abbreviations import is_gendered, write_out
+from nmt.text.sentences import split_sentences
 from nmt.text.spans import apply_edits
 
 
@@ -120,3 +121,17 @@ def test_the_time_is_linear(repeated: str) -> None:
     list(write_out(text, "de"))
     list(write_out(text, "en"))
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Es kostet 5 Euro inkl. Versand. Es ist neu.", ["Es kostet 5 Euro inkl. Versand."]),
+        ("Die Fa.  Weber baut Abb. Drei. Es ist neu.", ["Die Fa.  Weber baut Abb.", "Drei."]),
+    ],
+)
+def test_no_sentence_ends_after_an_abbreviation_that_is_written_out(
+    text: str, sentences: list[str]
+) -> None:
+    found = [text[start:end] for start, end in split_sentences(text, "de")]
+    assert found[: len(sentences)] == sentences

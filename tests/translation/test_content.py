@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,11 +14,12 @@ import pytest
 
 from nmt import Guard, Translation, Translator
 from nmt.text.number_words import find_number_words, spell_number
-from nmt.translation.capitals import inside_sentence
+from nmt.translation.capitals import inside_sentence, with_capital
 from nmt.translation.content import (
     content_problems,
     find_items,
     has_lone_mark,
+    missing_currencies,
     number_problems,
     unbalanced_marks,
 )
@@ -69,6 +71,26 @@ def test_number_words_in_text(language: str, text: str, expected: dict[str, int]
     assert {
         text[each.start : each.end]: each.value for each in find_number_words(text, language)
     } == expected
+
+
+def test_the_time_of_capitals_and_currencies_is_linear() -> None:
+    start = time.process_time()
+    marks = f"A{'!' * 100_000}a"
+    assert with_capital(Line(marks), "a", "de") == "a"
+    assert list(missing_currencies("5 Dollar", "w" * 100_000, "de", "en"))
+    assert not list(missing_currencies("5 Kanadadollar", "5 dollars", "de", "en"))
+    assert time.process_time() - start < 5
+
+
+def test_the_time_of_edits_is_linear() -> None:
+    text = "Abb. 3 " * 20_000
+    fixed = tuple(FixedSpan(i + 5, i + 6, "3") for i in range(0, len(text), 7))
+    edits = [(i, i + 4, "Abbildung") for i in range(0, len(text), 7)]
+    start = time.process_time()
+    edited = Line(text, fixed=fixed).with_edits(edits)
+    assert time.process_time() - start < 5
+    assert edited.text == "Abbildung 3 " * 20_000
+    assert [edited.text[span.start] for span in edited.fixed] == ["3"] * 20_000
 
 
 def test_number_words_become_digits_and_words_again() -> None:

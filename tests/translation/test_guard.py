@@ -524,6 +524,23 @@ def test_terms_are_not_in_words_that_continue_with_a_mark() -> None:
     assert term_edits(aligned, [FixedSpan(0, 5, "उर्दू")]) == [(1, 7, "उर्दू")]
 
 
+@pytest.mark.parametrize(
+    ("text", "term", "expected"),
+    [
+        ("See Abb. 3.", "figure", "See figure 3."),  # the source term is Abb.
+        ("It is 3 h. It", "Abb.", "It is 3 Abb. It"),
+        ("It is 3 h.", "hours", "It is 3 hours."),
+    ],
+)
+def test_an_abbreviation_of_a_glossary_has_one_period(text: str, term: str, expected: str) -> None:
+    position = text.index("Abb") if "Abb" in text else text.index("h.")
+    source = "Das ist Abb. 3"
+    index = text[:position].count(" ")
+    aligned = AlignedText(source, text, [(2, index)])
+    edits = term_edits(aligned, [FixedSpan(8, 12, term)])
+    assert apply_edits(text, edits) == expected
+
+
 def test_a_glossary_file_with_a_term_in_two_encodings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,18 +16,22 @@ _ORDINARY_WORD = lazy_pattern(r"(?!I\b)[^\W\d_](?=\W|[^\W\d_A-ZÄÖÜ]+\b)")
 def with_capital(line: Line, text: str, language: str) -> str:
     """Return a translation that begins with a capital if its source does, which in German may be
     the capital of a noun, except in a sentence."""
-    is_sentence = _SENTENCE_END.search(line.text)
-    is_capital = line.text.lstrip()[:1].isupper()
-    if not is_capital or not (is_sentence or base_language(language) != "de"):
+    first = line.text.lstrip()[:1]
+    if not first.isupper():
+        return text
+    if base_language(language) == "de" and not _SENTENCE_END.search(line.text):
         return text
     match = _LOWER_CASE_WORD.match(text)
     if not match:
         return text
     # Such as iPhone, or a term
-    kept_words = [*line.text.split(), *(span.translation for span in line.fixed)]
-    is_kept = any(word.startswith(match["word"]) for word in kept_words)
+    kept_words = line.text.split()
+    for span in line.fixed:
+        kept_words.append(span.translation)
+    if any(word.startswith(match["word"]) for word in kept_words):
+        return text
     start = match.start("word")
-    return text if is_kept else text[:start] + text[start].upper() + text[start + 1 :]
+    return text[:start] + text[start].upper() + text[start + 1 :]
 
 
 def inside_sentence(text: str, source: str, tokenizer: Tokenizer, language: str) -> str:

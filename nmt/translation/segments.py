@@ -47,10 +47,6 @@ class FixedSpan:
         """Return the span, `offset` characters further."""
         return replace(self, start=self.start + offset, end=self.end + offset)
 
-    def overlaps(self, start: int, end: int) -> bool:
-        """Return whether the span has characters of a range."""
-        return self.start < end and start < self.end
-
 
 def protected_spans(text: str) -> tuple[FixedSpan, ...]:
     """Return the protected spans of a text; see `nmt.text.spans.find_spans`."""
@@ -110,19 +106,21 @@ class Line:
     def with_edits(self, edits: Iterable[Edit]) -> Line:
         """Return the line with the edits of its text that change no fixed span."""
         applied: list[Edit] = []
-        for start, end, new in sorted(edits):
+        ends: list[int] = []
+        offsets = [0]
+        for edit in sorted(edits):
+            start, end, new = edit
             following = bisect_right(self.fixed, start, key=lambda span: span.end)
-            if not any(span.overlaps(start, end) for span in self.fixed[following : following + 1]):
-                applied.append((start, end, new))
+            if any(span.start < end for span in self.fixed[following : following + 1]):
+                continue
+            applied.append(edit)
+            ends.append(end)
+            growth = len(new) - (end - start)
+            offsets.append(offsets[-1] + growth)
         moved: list[FixedSpan] = []
-        offset = 0
-        num_before = 0
         for span in self.fixed:
-            while num_before < len(applied) and applied[num_before][1] <= span.start:
-                start, end, new = applied[num_before]
-                offset += len(new) - (end - start)
-                num_before += 1
-            moved.append(span.moved(offset))
+            num_before = bisect_right(ends, span.start)
+            moved.append(span.moved(offsets[num_before]))
         text = apply_edits(self.text, applied)
         return replace(self, text=text, fixed=tuple(moved))
 
@@ -199,7 +197,8 @@ class Segmenter:
         if len(line.text) < MIN_SPELLED_PIECES:
             return True
         opaque = ((span.start, span.end, " ") for span in line.fixed if span.is_opaque)
-        pieces = self.tokenizer.ids_to_pieces(self.encode([apply_edits(line.text, opaque)])[0])
+        [ids] = self.encode([apply_edits(line.text, opaque)])
+        pieces = self.tokenizer.ids_to_pieces(ids)
         lengths = [_count_letters(piece) for piece in pieces if not is_byte(piece)]
         num_pieces = sum(length > 0 for length in lengths)
         return (
@@ -234,7 +233,8 @@ class Segmenter:
             if not self._has_few_sentences(line, start, end):
                 return False
             part = with_language(line.text[start:end], language)
-            return len(self.encode([part])[0]) <= self.max_source_length
+            [ids] = self.encode([part])
+            return len(ids) <= self.max_source_length
 
         return split_to_fit(line.text, self.language, fits, line.fixed)
 
@@ -272,7 +272,8 @@ class Segmenter:
         prefix, *constraints = self.tokenizer.encode_batch(
             [line.prefix, *line.constraints], target=True
         )
-        if len(prefix) + sum(map(len, constraints)) > self.max_source_length:
+        num_constrained = sum(map(len, constraints))
+        if len(prefix) + num_constrained > self.max_source_length:
             raise UsageError(
                 "prefix and constraints are longer than the model was trained for"
                 f" ({self.max_source_length} tokens)",

@@ -28,7 +28,7 @@ sides have, such as names. Many corpora have few URLs, and a name occurs in simi
 _SHARED_WORD = lazy_pattern(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
 """A word that does not begin with a lowercase ASCII letter, or a number."""
 _BEFORE_WORD = rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/])"
-_AFTER_WORD = rf"(?!{LETTER_OR_DIGIT}|[.,:/]\d)"
+_AFTER_WORD = rf"(?!{LETTER_OR_DIGIT}|(?<=\d)[.,:/]\d)"  # but 180°C/350°F
 _WORD_START = lazy_pattern(_BEFORE_WORD)
 _WORD_END = lazy_pattern(_AFTER_WORD)
 

@@ -7,9 +7,18 @@ written out in the same number of words, so that word alignments remain true.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from nmt.text.english_context import (
+    AMBIGUOUS_CALENDAR,
+    CALENDAR,
+    has_no_noun,
+    is_after_determiner,
+    is_date,
+    is_other_word,
+    starts_with_capital,
+)
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.spans import GERMAN_SENTENCE_STARTS, Edit, ProtectedSpan
@@ -32,6 +41,8 @@ class _Abbreviations:
     """Regular expressions of the text after which an abbreviation has another meaning."""
     sentence_starts: str
     """Words that begin a sentence, which an abbreviation before them ends."""
+    before_no_name: Collection[str] = ()
+    """Abbreviations that hardly any name follows, so that a capital begins a sentence."""
 
 
 _GERMAN = _Abbreviations(
@@ -114,6 +125,7 @@ _GERMAN = _Abbreviations(
 )
 _ENGLISH = _Abbreviations(
     anywhere={
+        **CALENDAR,
         "Ave": "Avenue",
         "Blvd": "Boulevard",
         "approx": "approximately",
@@ -124,25 +136,7 @@ _ENGLISH = _Abbreviations(
         "univ": "university",
     },
     before_number={
-        "Apr": "April",
-        "Aug": "August",
-        "Dec": "December",
-        "Feb": "February",
-        "Fri": "Friday",
-        "Jan": "January",
-        "Mar": "March",
-        "Mon": "Monday",
-        "Nov": "November",
-        "Oct": "October",
-        "Sat": "Saturday",
-        "Sep": "September",
-        "Sept": "September",
-        "Sun": "Sunday",
-        "Thu": "Thursday",
-        "Thurs": "Thursday",
-        "Tue": "Tuesday",
-        "Tues": "Tuesday",
-        "Wed": "Wednesday",
+        **AMBIGUOUS_CALENDAR,
         "ch": "chapter",
         "fig": "figure",
         "figs": "figures",
@@ -162,7 +156,7 @@ _ENGLISH = _Abbreviations(
     },
     after_number={
         "bn": "billion",
-        "ft": "foot/feet",
+        "ft": "foot",  # German has no plural of it
         "hr": "hour/hours",
         "hrs": "hour/hours",
         "lb": "pound/pounds",
@@ -182,12 +176,20 @@ _ENGLISH = _Abbreviations(
     not_after={},
     sentence_starts=(
         "I|You|He|She|It|We|They|The|This|That|These|Then|There|Here|Now|Today|If|When|Please"
+        "|A|An|My|Your|His|Her|Its|Our|Their|But|And|So|However|After|Before|In|On|At|For|What|Who"
+        "|Where|Why|How"
+    ),
+    before_no_name=(
+        *CALENDAR,
+        *AMBIGUOUS_CALENDAR,
+        *("Ave", "Blvd", "ft", "hr", "hrs", "lb", "lbs", "mi", "min", "mins", "sec", "secs"),
+        *("yd", "yds", "yr", "yrs"),
     ),
 )
 _LANGUAGES = {"de": _GERMAN, "en": _ENGLISH}
 _CANDIDATE = lazy_pattern(
-    r"(?<![\w.,:])(?P<number>\d[\d.,]*)\s(?P<measure>[A-Za-z]{1,6})(?P<period>\.)?(?!\w)"
-    r"|(?<![\w.–-])(?P<short>[A-Za-z]{1,6}(?:\.\sa)?)\.(?!\w)"
+    r"(?<![\w.,:])(?P<number>\d+(?:[.,]\d+)*\.?)\s(?P<measure>[A-Za-z]{1,6})(?P<period>\.)?(?!\w)"
+    r"|(?<![\w.])(?P<short>[A-Za-z]{1,6}(?:\.\sa)?)\.(?!\w)"
 )
 """A short word after a number, or before a period."""
 _NUMBER_AHEAD = lazy_pattern(
@@ -196,8 +198,11 @@ _NUMBER_AHEAD = lazy_pattern(
 )
 """A number, a date such as Jan. 5, or the time of a day, also after another abbreviation."""
 _NAME_AHEAD = lazy_pattern(r"\s[A-ZÄÖÜ]\w")
+_CAPITALIZED_SECTIONS = ("Sec",)
+"""Abbreviations of parts of a text that are measures in lower case."""
+_PARTICIPLES = {"excluding": "excluded", "including": "included"}
 _CLOCK = lazy_pattern(r"\d{1,2}\.[0-5]\d")
-_TEXT_END = lazy_pattern(r"[^\w\s]*\s*$")
+_TEXT_END = lazy_pattern(r"(?![?!,;:…])[^\w\s]*\s*$")
 _MAX_SPACE = 20
 """Maximum number of spaces after an abbreviation in a sentence."""
 _MAX_WORD_BEFORE = 20
@@ -208,7 +213,9 @@ _AND_OTHERS = lazy_pattern(r"(?:\s\(|[^\w\s]*\s*$)")
 _GERMAN_ERAS = {"BC": "v. Chr.", "BCE": "v. Chr.", "AD": "n. Chr.", "CE": "n. Chr."}
 _BEFORE_ERA = lazy_pattern(r"(?:\d|\bcentur(?:y|ies)|\bmillenni(?:um|a))\s$")
 _DOTTED = lazy_pattern(r"(?<![\w.])(?:E\.U|U\.K|U\.N)\.(?!\w)")
-_WORLD_WAR = lazy_pattern(r"\bWorld War (?P<number>II?)\b")
+_WORLD_WAR = lazy_pattern(
+    r"\bWorld War (?:(?P<both>I (?P<joint>and|or|&) II)|(?P<number>II?))\b(?!['’](?:m|d|ll|ve)\b)"
+)
 _REGNAL_NUMBER = lazy_pattern(
     r"(?<!\w)(?!(?:Herrn?|Frau) )[A-ZÄÖÜ][a-zäöüß]+ (?P<number>[IVX]{1,5})\.(?=\s+[a-zäöüß])"
 )
@@ -248,14 +255,18 @@ def write_out(text: str, language: str) -> Iterator[Edit]:
     if code not in _LANGUAGES:
         return
     yield from _plain_german(text) if code == "de" else _plain_english(text)
-    abbreviations = _LANGUAGES[code]
+    yield from _find(text, _LANGUAGES[code])
+
+
+def _find(text: str, abbreviations: _Abbreviations) -> Iterator[Edit]:
+    """Yield the edits of the abbreviations that the tables list."""
     for match in _CANDIDATE.finditer(text):
         words = _words(match, abbreviations)
         if not words:
             continue
         group = "measure" if match["number"] else "short"
         has_period = match.end() > match.end(group)
-        if has_period and _ends_sentence(text, match.end(), abbreviations):
+        if has_period and _is_sentence_end(match, match[group], abbreviations):
             words += "."
         yield (match.start(group), match.end(), words)
 
@@ -297,6 +308,8 @@ def _plain_english(text: str) -> Iterator[Edit]:
     points."""
     for match in _WORLD_WAR.finditer(text):
         ordinal = "Second" if match["number"] == "II" else "First"
+        if match["both"]:
+            ordinal = f"First {match['joint']} Second"
         yield (*match.span(), f"{ordinal} World War")
     for match in _DOTTED.finditer(text):
         ends_sentence = _ends_sentence(text, match.end(), _ENGLISH)
@@ -306,24 +319,31 @@ def _plain_english(text: str) -> Iterator[Edit]:
 
 def _words(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:
     """Return the words of a candidate; None if it is no abbreviation."""
+    short = match["measure"] or match["short"]
+    text, end = match.string, match.end()
+    is_before_number = _NUMBER_AHEAD.match(text, end) is not None
     if match["number"]:
-        words = _measure(match["number"], match["measure"], match["period"], abbreviations)
+        # But Title 5 Sec. 2 is a section.
+        is_section = match["period"] and is_before_number and short in _CAPITALIZED_SECTIONS
+        words = None if is_section else _measure(match, abbreviations)
         if words or not match["period"]:
             return words
-    short = match["measure"] or match["short"]
-    text = match.string
-    end = match.end()
-    start = end - len(short) - 1
+    start = end - len(f"{short}.")
     before = text[max(0, start - _MAX_WORD_BEFORE) : start]
+    is_english = abbreviations is _ENGLISH
+    if before.endswith(("-", "–")) and not is_english:
+        return None  # the second day of Mo.-Fr.
     if short == "u. a" and _AND_OTHERS.match(text, end):
         return "und andere"
     words = _look_up(short, abbreviations.anywhere)
-    if (
-        not words
-        and _NUMBER_AHEAD.match(text, end)
-        and not _has_other_meaning(before, short, abbreviations)
-    ):
+    if words in _PARTICIPLES and has_no_noun(text, end):
+        return _PARTICIPLES[words]
+    if words or (is_english and is_other_word(short, text, start)):
+        return words
+    if is_before_number and not _has_other_meaning(before, short, abbreviations):
         words = _look_up(short, abbreviations.before_number)
+    if not words and is_english and is_date(text, start, end - 1):
+        words = AMBIGUOUS_CALENDAR.get(short)
     is_before_name = _NAME_AHEAD.match(text, end)
     is_day = _BEFORE_DAY.search(before) is not None  # Fr.
     is_title = is_before_name and not is_day and not _ends_sentence(text, end, abbreviations)
@@ -338,19 +358,19 @@ def _has_other_meaning(before: str, short: str, abbreviations: _Abbreviations) -
     return pattern is not None and re.search(f"{pattern}$", before) is not None
 
 
-def _measure(
-    number: str, short: str, period: str | None, abbreviations: _Abbreviations
-) -> str | None:
+def _measure(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:
     """Return the words of an abbreviation after a number."""
-    if number.endswith(".") and not period:
+    number = match["number"]
+    if number.endswith(".") and not match["period"]:
         return None  # the number ended a sentence
-    words = _look_up(short, abbreviations.after_number)
+    words = _look_up(match["measure"], abbreviations.after_number)
     if not words or "/" not in words:
         return words
     singular, plural = words.split("/")
     if singular == "hour" and _CLOCK.fullmatch(number):
         return None  # a time such as 20.45 hrs
-    return singular if number == "1" else plural
+    is_fraction = match.start() and match.string[match.start() - 1] == "/"
+    return singular if number == "1" or is_fraction else plural
 
 
 def _look_up(short: str, table: Mapping[str, str]) -> str | None:
@@ -361,8 +381,26 @@ def _look_up(short: str, table: Mapping[str, str]) -> str | None:
     return words[0].upper() + words[1:] if words else None
 
 
+def _is_sentence_end(match: re.Match[str], short: str, abbreviations: _Abbreviations) -> bool:
+    """Return whether the period of an abbreviation also ends a sentence."""
+    if _ends_sentence(match.string, match.end(), abbreviations):
+        return True
+    is_before_noun = match["number"] and is_after_determiner(match.string, match.start())
+    if is_before_noun or not _is_in(short, abbreviations.before_no_name):
+        return False
+    return starts_with_capital(match.string, match.end())
+
+
+def _is_in(short: str, words: Collection[str]) -> bool:
+    """Return whether an abbreviation, which may be capitalized, is one of several."""
+    return short in words or short[0].lower() + short[1:] in words
+
+
 def _ends_sentence(text: str, end: int, abbreviations: _Abbreviations) -> bool:
-    """Return whether a sentence ends at the end of an abbreviation."""
+    """Return whether a sentence ends at an offset of a text."""
+    begins_with_bracket = text[:1] in ("(", "[")
+    if text[end : end + 1] in (")", "]") and not begins_with_bracket:
+        return False
     next_sentence = re.compile(
         rf"\s+(?:(?:{abbreviations.sentence_starts})\b|[A-ZÄÖÜ]\w{{0,30}}:\s)"
     )

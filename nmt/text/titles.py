@@ -28,10 +28,25 @@ _FUNCTION_WORDS = frozenset(
         " she we they my your his her our their me him us them"
     ).split()
 )
+_CAPITALIZED_IN_TITLES = frozenset(
+    (
+        "is are was were be been am do does did has have had can could will would shall should may"
+        " might must i you he she it we they this that these those isn't aren't wasn't weren't"
+        " don't doesn't didn't can't won't i'm you're he's she's it's we're they're"
+    ).split()
+)
+"""Verbs and pronouns. In lower case, they show that the capitals of a text are those of names, as
+in Tom was at the Golden Gate Bridge."""
 _ENDINGS = ("s", "es", "ed", "d", "ing", "er", "ers", "ly")
 _LETTERS = lazy_pattern(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_CAPITALIZED = lazy_pattern(r"(?<!\S)[^\w\s]*(?P<word>[A-Z][a-z]+(?:['’][a-z]+)?)[^\w\s]*(?!\S)")
-_BEGINNING = lazy_pattern(r"(?:^|[.:?!–—]|\s-)[^\w]*$")
+_CAPITALIZED = lazy_pattern(
+    r"(?<!\S)[^\w\s]*(?P<word>(?!\w{2,4}\.[\s,;:])[A-Z][a-z]+(?:['’][a-z]+)?)[^\w\s]*(?!\S)"
+)
+"""A word, but no abbreviation such as No. before other words."""
+_BEGINNING = lazy_pattern(r"(?:^|[.:?!–—(\[]|\s-)\W*$")
+_MAX_MARKS = 20
+"""Maximum number of characters before a word in which the end of the previous one is searched, so
+that the time is linear."""
 
 
 def is_title(text: str) -> bool:
@@ -44,17 +59,21 @@ def is_title(text: str) -> bool:
         return False
     has_function_word = len(content_words) < len(words)
     has_lower_case = any(map(str.islower, text))
-    return has_function_word and has_lower_case and all(word[0].isupper() for word in long_words)
+    is_sentence = any(word.replace("’", "'") in _CAPITALIZED_IN_TITLES for word in words)
+    if is_sentence or not (has_function_word and has_lower_case):
+        return False
+    return all(word[0].isupper() for word in long_words)
 
 
 def as_sentence(text: str, count_pieces: CountPieces) -> Iterator[Edit]:
     """Yield the edits that write the words of a title in lower case, except for names."""
-    name_end = -1
+    name_end = -1  # of no name
     for match in _CAPITALIZED.finditer(text):
         word = match["word"]
         start = match.start("word")
-        is_after_name = not text[name_end:start].strip() if name_end >= 0 else False
-        is_first = _BEGINNING.search(text, 0, start) is not None
+        marks_start = max(0, start - _MAX_MARKS)
+        is_after_name = name_end >= marks_start and not text[name_end:start].strip()
+        is_first = _BEGINNING.search(text[marks_start:start]) is not None
         if _is_name(word, is_after_name, count_pieces):
             if not is_first:
                 name_end = match.end()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nmt.text.abbreviations import is_gendered, write_out
+from nmt.text.abbreviations import find_abbreviations, is_gendered, write_out
 from nmt.text.sentences import split_sentences
 from nmt.text.spans import apply_edits
 
@@ -91,6 +91,34 @@ def test_german(text: str, expected: str) -> None:
         ("He sat in the Sun. The dog slept.", "He sat in the Sun. The dog slept."),
         ("No. 5 is alive.", "Number 5 is alive."),
         ("Do you? No. I do not.", "Do you? No. I do not."),
+        ("Bake for 25 min. Let it cool.", "Bake for 25 minutes. Let it cool."),
+        ("On 42nd Ave. Parking is free.", "On 42nd Avenue. Parking is free."),
+        ("It is in the U.K. His wife left.", "It is in the UK. His wife left."),
+        (
+            "A 30 min. German lesson for 3 bn. Swiss",
+            "A 30 minutes German lesson for 3 billion Swiss",
+        ),
+        (
+            "See ch. 5, sec. 6 and Title 5 Sec. 2.",
+            "See chapter 5, section 6 and Title 5 Section 2.",
+        ),
+        ("A 5 ft. wall took 1/2 hr. to build.", "A 5 foot wall took 1/2 hour to build."),
+        ("All incl. in it (VAT excl.)!", "All included in it (VAT excluded)!"),
+        (
+            "On Fri. at 3, Mon.-Wed. and Sat. or Sun.",
+            "On Friday at 3, Monday-Wednesday and Saturday or Sunday.",
+        ),
+        ("It opens in Sept. Everyone is invited.", "It opens in September. Everyone is invited."),
+        ("How long? 2 min.!", "How long? 2 minutes!"),
+        ("2 min. (120 sec.)", "2 minutes (120 seconds)"),
+        ("In World War I and II", "In First and Second World War"),
+        ("In the World War I'll see, not U.K.,", "In the World War I'll see, not UK,"),
+        # The word no, a star, a name, a journal
+        ("He said no. 12 others agreed.", "He said no. 12 others agreed."),
+        ("Is it safe? No. 5 dogs died.", "Is it safe? No. 5 dogs died."),
+        ("No. 5 people died.", "No. 5 people died."),
+        ("It orbits the Sun. 8 planets do.", "It orbits the Sun. 8 planets do."),
+        ("This is Jan. He reads J. Gen. Virol.", "This is Jan. He reads J. Gen. Virol."),
         ("He saw p. and Student:innen.", "He saw p. and Student:innen."),
         ("The dog has 3 legs.", "The dog has 3 legs."),
     ],
@@ -135,3 +163,14 @@ def test_no_sentence_ends_after_an_abbreviation_that_is_written_out(
 ) -> None:
     found = [text[start:end] for start, end in split_sentences(text, "de")]
     assert found[: len(sentences)] == sentences
+
+
+def test_no_sentence_ends_inside_another_one() -> None:
+    assert split_sentences("It costs $5 incl. VAT. It is good.", "en") == [(0, 22), (23, 34)]
+    assert split_sentences("Alles inkl. Steuer. Gut.", "de") == [(0, 19), (20, 24)]
+    assert split_sentences("Rest 5 min. Go on Fri. She left.", "en") == [
+        (0, 11),
+        (12, 22),
+        (23, 32),
+    ]
+    assert not find_abbreviations("Alles incl. VAT.", "fr")

@@ -97,4 +97,6 @@ def test_a_span_is_not_in_a_word_that_continues_with_a_mark() -> None:
         assert not contains_separate(word, part)
         assert contains_separate(f"{part}, {word}", part)
         assert contains_separate(f"({word})", word)
+    assert contains_separate("180°C/350°F", "180°C")
+    assert not contains_separate("5/3", "5")
     assert contains_separate("ที่5", "5")  # numbers in Thai have no spaces around them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -24,6 +25,8 @@ def count_pieces(words: Sequence[str]) -> list[int]:
         ("The School Opens: City Claims a Prize", "The school opens: City claims a prize"),
         ("How Is Steve Jobs Opening Cars?", "How is Steve Jobs opening cars?"),
         ("City Jobs for NASA and I Win Prizes", "City jobs for NASA and I win prizes"),
+        ("Car (Jobs, Cars) in the City School", "Car (Jobs, cars) in the city school"),
+        ("The City Wins: Item No. 5 and Prize", "The city wins: Item No. 5 and prize"),
         ('"Car" Ban for the Whole City School', '"Car" ban for the Whole city school'),
     ],
 )
@@ -32,12 +35,20 @@ def test_only_names_stay_capitalized(text: str, expected: str) -> None:
     assert apply_edits(text, as_sentence(text, count_pieces)) == expected
 
 
+def test_time_is_linear() -> None:
+    start = time.process_time()
+    assert list(as_sentence("City Mayor " * 10_000, count_pieces))
+    assert time.process_time() - start < 10
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "The mayor wants to ban cars in Paris.",
         "Microsoft Visual Studio Code",
         "Bank of America",
+        "Tom was at the Golden Gate Bridge.",
+        "Isn't that the Golden Gate Bridge?",
         "MAYOR OF THE CITY TO BAN CARS",
         "Mayor Smith Sued for Banning all cars",
         "",

@@ -88,7 +88,8 @@ def small(directory: Path) -> tuple[list[str], dict[str, str]]:
     options += f'data: {{train: ["files({corpus})"]}}\n'
     config = directory / "tiny.yaml"
     config.write_text(
-        f"{options}train: {{batch_tokens: 512, valid_pairs: 20, valid_search: greedy}}\n"
+        f"{options}train: {{batch_tokens: 512, valid_pairs: 5, valid_search: greedy,"
+        " calibration_pairs: 0}\n"
     )
     directories = {"NMT_RUNS": str(directory / "runs"), "NMT_DATA": str(directory / "data")}
     changes = ["--set", "train.steps=4", "--set", "train.valid_every=4"]

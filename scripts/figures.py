@@ -33,6 +33,7 @@ from nmt.model.transformer import Transformer
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 from nmt.search.request import SearchRequest, StepRequest, StepResult, best_tokens
+from nmt.training.adamw import AdamW
 from nmt.training.loss import cross_entropy
 from nmt.training.optim import parse_schedule
 
@@ -86,11 +87,12 @@ def kernel(queries_Q: Tensor, keys_S: Tensor, width: float | Tensor) -> Tensor:
 def learned_width(keys_S: Tensor, values_S: Tensor) -> float:
     """Return the w that best predicts each point from the others."""
     width = torch.ones((), requires_grad=True)
-    optimizer = torch.optim.Adam([width], lr=0.1)
+    optimizer = AdamW([width], beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0)
+    optimizer.param_groups[0]["lr"] = 0.1
     others = ~torch.eye(len(keys_S), dtype=torch.bool)
     for _ in range(200):
         predicted_S = masked_softmax(kernel(keys_S, keys_S, width), others) @ values_S
-        optimizer.zero_grad()
+        width.grad = None
         (predicted_S - values_S).square().mean().backward()
         optimizer.step()
     return abs(float(width.detach()))

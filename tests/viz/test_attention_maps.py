@@ -321,22 +321,38 @@ def make_maps() -> AttentionMaps:
 DISPLAYS = {"desk": (1200, 900, "light"), "phone": (360, 740, "dark")}
 
 
+@pytest.fixture(scope="module")
+def open_page(browser: Any) -> Iterator[Any]:
+    """A page of the browser, because a new one for each test would take a process."""
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
 @pytest.fixture
-def page(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[Any]:
+def page(request: pytest.FixtureRequest, open_page: Any, tmp_path: Path) -> Iterator[Any]:
     width, height, scheme = DISPLAYS[getattr(request, "param", "phone")]
     file = tmp_path / "attention.html"
     file.write_text(make_maps().to_html(layer=1), encoding="utf-8")
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    open_page.set_viewport_size({"width": width, "height": height})
+    open_page.emulate_media(color_scheme=scheme)
+    open_page.mouse.move(0, 0)  # away from where the last test has left it
     errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on(
-        "request",
-        lambda request: errors.append(request.url) if not request.url.startswith("file:") else None,
-    )
-    page.goto(file.as_uri())
-    yield page
+
+    def report_request(request: Any) -> None:
+        if not request.url.startswith("file:"):
+            errors.append(request.url)
+
+    def report_error(error: object) -> None:
+        errors.append(str(error))
+
+    open_page.on("pageerror", report_error)
+    open_page.on("request", report_request)
+    open_page.goto(file.as_uri())
+    yield open_page
+    open_page.remove_listener("pageerror", report_error)
+    open_page.remove_listener("request", report_request)
     assert errors == []
-    page.close()
 
 
 on_both = pytest.mark.parametrize("page", DISPLAYS, indirect=True)

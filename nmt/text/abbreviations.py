@@ -320,42 +320,66 @@ def _plain_english(text: str) -> Iterator[Edit]:
 def _words(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:
     """Return the words of a candidate; None if it is no abbreviation."""
     short = match["measure"] or match["short"]
-    text, end = match.string, match.end()
-    is_before_number = _NUMBER_AHEAD.match(text, end) is not None
-    if match["number"]:
-        # But Title 5 Sec. 2 is a section.
-        is_section = match["period"] and is_before_number and short in _CAPITALIZED_SECTIONS
-        words = None if is_section else _measure(match, abbreviations)
+    if match["number"] and not _is_section(match):
+        words = _measure(match, abbreviations)
         if words or not match["period"]:
             return words
-    start = end - len(f"{short}.")
+    start = match.end() - len(f"{short}.")
+    find = _german_words if abbreviations is _GERMAN else _english_words
+    return find(short, match.string, start, match.end())
+
+
+def _is_section(match: re.Match[str]) -> bool:
+    """Return whether a word after a number begins another number, as in Title 5 Sec. 2."""
+    is_capitalized = match["period"] and match["measure"] in _CAPITALIZED_SECTIONS
+    return bool(is_capitalized and _NUMBER_AHEAD.match(match.string, match.end()))
+
+
+def _german_words(short: str, text: str, start: int, end: int) -> str | None:
+    """Return the words of a German abbreviation and its period, a range of a text."""
     before = text[max(0, start - _MAX_WORD_BEFORE) : start]
-    is_english = abbreviations is _ENGLISH
-    if before.endswith(("-", "–")) and not is_english:
+    if before.endswith(("-", "–")):
         return None  # the second day of Mo.-Fr.
     if short == "u. a" and _AND_OTHERS.match(text, end):
         return "und andere"
-    words = _look_up(short, abbreviations.anywhere)
+    words = _look_up(short, _GERMAN.anywhere)
+    other_meaning = _GERMAN.not_after.get(short)
+    has_other_meaning = other_meaning and re.search(f"{other_meaning}$", before)
+    if not words and not has_other_meaning:
+        words = _look_up_before_number(short, text, end, _GERMAN)
+    is_day = _BEFORE_DAY.search(before)  # Fr.
+    if words or is_day:
+        return words
+    return _look_up_before_name(short, text, end, _GERMAN)
+
+
+def _english_words(short: str, text: str, start: int, end: int) -> str | None:
+    """Return the words of an English abbreviation and its period, a range of a text."""
+    words = _look_up(short, _ENGLISH.anywhere)
     if words in _PARTICIPLES and has_no_noun(text, end):
         return _PARTICIPLES[words]
-    if words or (is_english and is_other_word(short, text, start)):
+    if words or is_other_word(short, text, start):
         return words
-    if is_before_number and not _has_other_meaning(before, short, abbreviations):
-        words = _look_up(short, abbreviations.before_number)
-    if not words and is_english and is_date(text, start, end - 1):
+    words = _look_up_before_number(short, text, end, _ENGLISH)
+    if not words and is_date(text, start, end - 1):
         words = AMBIGUOUS_CALENDAR.get(short)
-    is_before_name = _NAME_AHEAD.match(text, end)
-    is_day = _BEFORE_DAY.search(before) is not None  # Fr.
-    is_title = is_before_name and not is_day and not _ends_sentence(text, end, abbreviations)
-    if not words and is_title:
-        words = _look_up(short, abbreviations.before_name)
-    return words
+    return words or _look_up_before_name(short, text, end, _ENGLISH)
 
 
-def _has_other_meaning(before: str, short: str, abbreviations: _Abbreviations) -> bool:
-    """Return whether the text before an abbreviation shows that it is another word."""
-    pattern = abbreviations.not_after.get(short)
-    return pattern is not None and re.search(f"{pattern}$", before) is not None
+def _look_up_before_number(
+    short: str, text: str, end: int, abbreviations: _Abbreviations
+) -> str | None:
+    if not _NUMBER_AHEAD.match(text, end):
+        return None
+    return _look_up(short, abbreviations.before_number)
+
+
+def _look_up_before_name(
+    short: str, text: str, end: int, abbreviations: _Abbreviations
+) -> str | None:
+    if not _NAME_AHEAD.match(text, end) or _ends_sentence(text, end, abbreviations):
+        return None
+    return _look_up(short, abbreviations.before_name)
 
 
 def _measure(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:

@@ -39,7 +39,7 @@ SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 UNTESTED_EXTRAS = {"comet", "firefox", "mlflow", "mtdata", "trackio", "wandb"}
 """Extras that are not part of `dev`."""
-PACKAGE_NAMES = {"comet": "unbabel-comet"}
+PACKAGE_NAMES = {"comet": "unbabel-comet", "mlflow": "mlflow-skinny"}
 """Package names of modules in these extras, if they differ."""
 
 

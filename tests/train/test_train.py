@@ -737,7 +737,7 @@ config = load(Path("config.yaml"))
 prepared = prepare(config)
 torch.set_num_threads(1)
 cpu = torch.device("cpu")
-for megabytes in (40, 120):
+for megabytes in (80, 240):
     if os.fork():
         os.wait()
         continue
@@ -756,9 +756,9 @@ for megabytes in (40, 120):
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_batch_size_grows_with_memory(directory: Path) -> None:
     """A process with limited memory simulates a GPU."""
-    copy_text(directory, 12_000, longest=20)
+    copy_text(directory, 30_000, longest=20)
     copy_text(directory, 20, split="valid")
-    experiment = config(directory, "model.ffn_dim=2048")
+    experiment = config(directory, "model.dim=64", "model.ffn_dim=2048")
     (directory / "config.yaml").write_text(config_io.dump(experiment))
     prepare(experiment)
     command = [sys.executable, "-c", BATCH_SIZES]

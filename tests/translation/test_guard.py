@@ -794,6 +794,16 @@ def test_eras_and_the_period_after_them(translator: Translator) -> None:
     assert other.translate(["Take BC."]) == ["Nimm BC."]
 
 
+def test_marks_are_not_put_around_the_translation_of_another_word(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Rom ist alt."])
+    links = (Link(0, 0, 1.0), Link(1, 0, 0.4), Link(2, 1, 0.9), Link(3, 2, 0.9))
+    guard.translator.score = lambda pairs: [
+        Translation(text, -1.0, -1.0, links=links) for _, text in pairs
+    ]
+    [[best]] = guard.stream([["Rome (mostly) is old."]])
+    assert (best.text, best.warnings) == ("Rom ist alt.", ("unbalanced: (",))
+
+
 def test_a_german_noun_is_no_sentence() -> None:
     guard = scripted(Translator.load("de-en"), lambda line, search: ["dogs"])
     assert guard.translate(["Hunde", "Hunde!"]) == ["dogs", "Dogs"]

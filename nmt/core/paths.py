@@ -156,6 +156,25 @@ def _lock(file: IO[bytes], *, wait: bool) -> bool:
     return True
 
 
+def lock_output(file: IO[Any]) -> bool:
+    """Lock an open output file until it is closed or this process ends. Return False if another
+    process has locked it.
+
+    Where there are no locks, as on Windows and some file systems, return True.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
 def clean_up(directory: Path) -> None:
     """Delete the temporary directories of killed processes in a directory.
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from nmt.core.console import discard
 from nmt.core.errors import NMTError, UsageError, file_hint, write_errors
-from nmt.core.paths import descriptor, make_parent, write_bytes
+from nmt.core.paths import descriptor, lock_output, make_parent, write_bytes
 
 if TYPE_CHECKING:
     from nmt.translation.translator import Translation
@@ -111,7 +111,7 @@ def truncate_incomplete(path: Path, output_format: OutputFormat, max_inputs: int
 
     Raises:
         UsageError: the file has another format, or the translations of more than `max_inputs`
-            lines.
+            lines, or another process writes it.
     """
     if descriptor(path) is not None:
         raise UsageError(f"--resume needs a file, not {path}", "name one with --output")
@@ -125,6 +125,7 @@ def truncate_incomplete(path: Path, output_format: OutputFormat, max_inputs: int
         )
     num_lines = position = complete = 0
     with path.open("r+b") as file:
+        _check_sole_writer(path, file)
         for line in file:
             position += len(line)
             num_lines += line.endswith(b"\n")
@@ -159,6 +160,7 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
     earlier error leaves it unchanged. Its directory is created.
 
     Raises:
+        UsageError: another process writes the file.
         NMTError: the file cannot be written.
     """
     number = None if path is None else descriptor(path)
@@ -172,6 +174,8 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
         make_parent(path)
         opened = path if number is None else os.dup(number)
         file = open(opened, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
+    if number is None:
+        _check_sole_writer(path, file)
 
     def write(line: str) -> None:
         nonlocal keep_content
@@ -195,6 +199,16 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
     finally:
         if not (keep_content or completed or existed):
             path.unlink(missing_ok=True)
+
+
+def _check_sole_writer(path: Path, file: IO[Any]) -> None:
+    """Raise a UsageError if another process writes an open output file: the lines of both would be
+    mixed. The file stays locked until it is closed."""
+    if path.is_file() and not lock_output(file):
+        file.close()
+        raise UsageError(
+            f"another process writes {path}", "wait for its end, or choose another --output"
+        )
 
 
 def show(text: str) -> None:

@@ -226,7 +226,7 @@ def translate_file(
             return
     num_done = truncate_incomplete(path, job.output_format, end - start) if resume and path else 0
     if num_done:
-        log(f"resuming {path} after {num_done:,} lines")
+        log(f"resuming {path} after {counted(num_done, 'line')}")
     all_lines = read_lines(input, errors=encoding_errors)
     lines = islice(all_lines, start + num_done, end if shard else None)
     remaining = end - start - num_done

@@ -39,6 +39,7 @@ from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.text import paragraphs, parse
 from nmt.engines import native
+from nmt.jobs.output import open_output
 from nmt.models import discovery
 from nmt.text import spans
 from nmt.text.whitespace import separator
@@ -283,6 +284,20 @@ def test_a_killed_translation_can_be_resumed(
     assert (many.directory / "killed.de").read_bytes() == (
         many.directory / "complete.de"
     ).read_bytes()
+
+
+@pytest.mark.parametrize("options", [[], ["--resume"]])
+def test_an_output_that_another_process_writes_is_not_touched(
+    many: CommandLine, options: list[str]
+) -> None:
+    pytest.importorskip("fcntl")
+    output = many.directory / "busy.de"
+    with open_output(output) as write_line:
+        write_line("ein Hund")
+        output.write_text("ein Hund\nein", encoding="utf-8")  # half of a line is on disk
+        command = ["translate", "--input", "many.en", "--output", "busy.de", *options]
+        many(*command).assert_fails(2, "another process writes busy.de")
+        assert output.read_text() == "ein Hund\nein"
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import io
 import os
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import typer
 
+from nmt.jobs.argument_lines import argument_lines
+
 PROMPT = "> "
 MAX_HISTORY_LINES = 1000
 
@@ -19,7 +20,7 @@ MAX_HISTORY_LINES = 1000
 def run_prompt(translate_line: Callable[[str], list[str]]) -> None:
     """Print the translations of each line until the end of input (Ctrl-D). Ctrl-C cancels the
     current line."""
-    load_history()
+    save_history = load_history()
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a typo in the encoding must not end the prompt
     print("Type a sentence and press Enter. Press Ctrl-D to exit.", file=sys.stderr)
@@ -32,23 +33,25 @@ def run_prompt(translate_line: Callable[[str], list[str]]) -> None:
         except KeyboardInterrupt:
             typer.echo()
             continue
-        if line.strip():
-            with contextlib.suppress(KeyboardInterrupt):  # cancels the translation
-                for translation in translate_line(line):
-                    typer.echo(translation)
+        with contextlib.suppress(KeyboardInterrupt):  # cancels the translation
+            save_history()  # not at the end, which may be that of the terminal
+            for sentence in argument_lines([line], "replace"):  # a pasted text has several lines
+                if sentence.strip():
+                    typer.echo("\n".join(translate_line(sentence)))
 
 
-def load_history() -> None:
-    """Load the lines of earlier sessions, and save them with those of this one at its end."""
+def load_history() -> Callable[[], None]:
+    """Load the lines of earlier sessions. Return a function that saves them with those of this
+    one."""
     try:
         import readline
     except ImportError:  # optional in Python
-        return
+        return lambda: None
     try:
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         history = Path(state) / "nmt" / "history"
     except RuntimeError:  # there is no home directory
-        return
+        return lambda: None
     readline.set_history_length(MAX_HISTORY_LINES)
     with contextlib.suppress(OSError):
         readline.read_history_file(history)
@@ -58,4 +61,4 @@ def load_history() -> None:
             history.parent.mkdir(parents=True, exist_ok=True)
             readline.write_history_file(history)
 
-    atexit.register(save)
+    return save

@@ -33,6 +33,7 @@ from test_distributed import fork_torchrun
 
 from nmt import Guard, Line, Translator, cli
 from nmt.cli.options import search_spec
+from nmt.cli.prompt import run_prompt
 from nmt.core.errors import UsageError
 from nmt.data.batching import collate
 from nmt.documents.document import RichText
@@ -654,17 +655,37 @@ def test_a_terminal_gets_a_prompt(trained: CommandLine, tmp_path: Path) -> None:
     wait_for("> ", 2)
     os.write(controller, b"caf\xe9\n")  # not UTF-8
     wait_for("> ", 3)
+    assert "the dog" in (tmp_path / "nmt/history").read_text()  # the terminal may be closed
     os.write(controller, b"\n\x04")
     assert process.wait(timeout=60) == 0
     os.close(controller)
-    assert "the dog" in (tmp_path / "nmt/history").read_text()
+
+
+def test_the_prompt_translates_each_line_of_a_pasted_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    typed = iter(["the dog\n\nthe cat\n", "a bird"])
+
+    def read(prompt: str) -> str:
+        try:
+            return next(typed)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", read)
+    run_prompt(lambda line: [line.upper(), "-"])
+    assert capsys.readouterr().out.split("\n") == [
+        *("THE DOG", "-", "THE CAT", "-", "A BIRD", "-"),
+        *("", ""),
+    ]
 
 
 def test_the_prompt_keeps_a_history_across_sessions(tmp_path: Path) -> None:
     pytest.importorskip("readline")
     code = (
-        "import readline, sys; from nmt.cli import prompt; prompt.load_history();"
-        " readline.add_history(sys.argv[1])"
+        "import readline, sys; from nmt.cli import prompt; save = prompt.load_history();"
+        " readline.add_history(sys.argv[1]); save()"
     )
     for line in ("the dog", "the cat"):
         environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}

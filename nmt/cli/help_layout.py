@@ -53,7 +53,7 @@ def _reflowed(paragraph: str) -> str:
     if not any(line.startswith(" ") for line in lines):
         return " ".join([first, *lines])
     wrapper = _ExampleWrapper(
-        shutil.get_terminal_size().columns - MARGIN,
+        max(1, shutil.get_terminal_size().columns - MARGIN),
         subsequent_indent="    ",
         break_long_words=False,
         break_on_hyphens=False,

@@ -71,6 +71,13 @@ def test_a_long_example_continues_with_an_option_in_the_next_line(
     assert shlex.split(joined) == shlex.split("\n".join(commands))
 
 
+def test_a_terminal_of_a_few_columns_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "5")
+    command = SimpleNamespace(help="Train.\n\nExamples:\n  nmt train --resume", params=[])
+    help_layout.prepare(command)
+    assert command.help.split("Examples:\n")[1].split() == ["nmt", "train", "\\", "--resume"]
+
+
 def test_help_fits_into_80_columns(bare: CommandLine) -> None:
     bare.environment["COLUMNS"] = "80"
     serve = bare.run("serve", "--help").out

@@ -89,7 +89,8 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
         UsageError: WORLD_SIZE is set, but not the other variables of torchrun.
         TrainingError: the connection to another rank is lost.
     """
-    if not torchrun.is_distributed():
+    _, world_size = torchrun.position()
+    if world_size == 1:
         yield RankGroup()
         return
     is_complete = False
@@ -97,7 +98,7 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
     try:
         dist.init_process_group(backend, timeout=TIMEOUTS[backend], device_id=device_id)
         object_group = dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"])
-        yield RankGroup(dist.get_rank(), int(torchrun.world_size()), object_group)
+        yield RankGroup(dist.get_rank(), world_size, object_group)
         is_complete = True
     except ValueError as error:
         if dist.is_initialized():

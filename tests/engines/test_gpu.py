@@ -637,6 +637,7 @@ def test_nccl_has_a_device_and_a_short_timeout(
         groups.append((backend, timeout, device_id))
 
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
     monkeypatch.setattr(torch.distributed, "init_process_group", init)
     monkeypatch.setattr(torch.distributed, "new_group", init)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
@@ -663,6 +664,7 @@ def test_a_failed_rank_does_not_wait_for_the_others(
     )
     device = torch.device("cuda:0")
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
     with process_group(device):
         assert calls == []
     assert calls == ["destroyed"]

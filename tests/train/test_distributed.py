@@ -320,8 +320,10 @@ def test_commands_for_a_single_process(command: str, nmt: CommandLine) -> None:
     )
 
 
-def test_a_world_size_without_torchrun_is_an_error(nmt: CommandLine) -> None:
-    lone = CommandLine(nmt.directory, nmt.environment | {"WORLD_SIZE": "2"})
+@pytest.mark.parametrize("rank", ["", "2", "one"])
+def test_a_world_size_without_torchrun_is_an_error(rank: str, nmt: CommandLine) -> None:
+    place = {"WORLD_SIZE": "2", "RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
+    lone = CommandLine(nmt.directory, nmt.environment | place)
     lone(*training("runs/lone")).assert_fails(
         2, "WORLD_SIZE is 2, but torchrun did not start this process", "unset WORLD_SIZE"
     )

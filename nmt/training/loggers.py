@@ -69,7 +69,8 @@ class RunRecord:
 
 
 class Logger(Protocol):
-    """Sends a run to a tool or server. Any exception of a method only leads to a warning."""
+    """Sends a run to a tool or server. Any exception of a method, also SystemExit, only leads to a
+    warning."""
 
     def start(self, run: RunRecord) -> str:
         """Open the record of a run, or continue that of an earlier session. Return its
@@ -440,15 +441,16 @@ class _LoggerThread:
             try:
                 call(self._logger)
                 is_started = True
-            except Exception as error:  # of a network, a disk, or in a package
+            except (Exception, SystemExit) as error:  # of a network, a disk, or in a package
                 self._warn_of_failure(error)
                 if not is_started:
                     return
             finally:
                 watch.cancel()
 
-    def _warn_of_failure(self, error: Exception) -> None:
-        reason = " ".join(str(error).split())[:300] or "unknown error"
+    def _warn_of_failure(self, error: BaseException) -> None:
+        message = " ".join(str(error).split())[:300]
+        reason = message or type(error).__name__
         hint = error.hint if isinstance(error, NMTError) else ""
         self._warn(f"fails: {reason}", hint)
 

@@ -215,6 +215,7 @@ class FakeLogger:
 
     failing: str = ""
     hangs: bool = False
+    error: BaseException = field(default_factory=lambda: ConnectionError("no route\nto host"))
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
     def start(self, run: RunRecord) -> str:
@@ -235,7 +236,7 @@ class FakeLogger:
     def _call(self, *call: Any) -> None:
         assert threading.current_thread() is not threading.main_thread()
         if self.failing == call[0]:
-            raise ConnectionError("no route\nto host")
+            raise self.error
         self.calls.append(call)
 
 
@@ -306,6 +307,20 @@ def test_a_failing_logger_is_reported_once_and_training_continues(
     )
     assert [call[0] for call in logger.calls][: len(logged)] == logged
     assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(SystemExit("no key"), "no key"), (TimeoutError(), "TimeoutError")]
+)
+def test_an_exit_and_an_error_without_a_message_are_reported(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    reason: str,
+) -> None:
+    log_with(FakeLogger("start", error=error), tmp_path, monkeypatch)
+    assert f"warning: fake fails: {reason}; training continues" in capsys.readouterr().err
 
 
 def test_a_logger_that_hangs_does_not_delay_the_end(

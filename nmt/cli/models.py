@@ -34,6 +34,7 @@ def models(
     """
     from nmt.core.console import log
     from nmt.models.catalog import list_models
+    from nmt.text.language_codes import find_language
 
     found = list_models(src, tgt)
     if json_:
@@ -53,4 +54,8 @@ def models(
             "no known model for these languages; --model OWNER/NAME uses any MarianMT model of the"
             " Hugging Face Hub"
         )
+        for language in (src, tgt):
+            code = find_language(language)
+            if code not in ("", language.lower()):
+                log(f"write the code of the language: {code}, not {language}")
     show("\n".join(format_table(rows, optional=(1,))))

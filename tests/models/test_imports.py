@@ -981,6 +981,7 @@ def test_models_lists_published_models_with_their_sources(tmp_path: Path) -> Non
     assert len(table) == 3
     assert table[2].split()[2:4] == ["301", "apache-2.0"]
     assert "no known model" in nmt("models", "--src", "xx").err
+    assert "write the code of the language: de" in nmt("models", "--src", "German").err
 
 
 def release(directory: Path, decoder: dict[str, Any] | None = None, **changes: Any) -> Path:

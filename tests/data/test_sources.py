@@ -101,6 +101,13 @@ def test_validate_accepts_all_corpora() -> None:
         ("files(train='x', errors='ignore')", "'strict' or 'replace'", ""),
         ("opus(corpus='../x')", "invalid value '../x'", "opus(corpus="),
         ("tatoeba(x=1)", "has no option 'x'", ""),
+        (
+            "opus(languages=('en', 'en'))",
+            "corpus 'opus-en-en' has the same language on both sides: en",
+            "name two languages",
+        ),
+        ("paracrawl(languages=('de', 'de'))", "has the same language on both sides: de", ""),
+        ("flores(languages=('de', 'de'))", "has the same language on both sides: de", ""),
     ],
 )
 def test_invalid_spec_is_rejected_before_reading(spec: str, message: str, hint: str) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core.console import log, progress
-from nmt.core.errors import DataError, DownloadError, NMTError
+from nmt.core.errors import ConfigError, DataError, DownloadError, NMTError
 from nmt.core.packages import require_package
 from nmt.core.paths import clean_up, data_dir, locked, new_directory, sha256
 from nmt.data import download
@@ -96,6 +96,13 @@ class DownloadableCorpus:
     """Name of the corpus in a spec string, if other languages are an option of it."""
     packages: tuple[str, ...] = (download.CLIENT,)
     """Packages that the download needs."""
+
+    def __post_init__(self) -> None:
+        if len(set(self.languages)) == 1:
+            raise ConfigError(
+                f"corpus '{self.name}' has the same language on both sides: {self.languages[0]}",
+                "name two languages",
+            )
 
     @property
     def directory(self) -> Path:

@@ -45,6 +45,8 @@ def parse(spec: str) -> tuple[str, Options]:
     options: Options = {}
     if not parenthesis:
         return name, options
+    if spec.count("(") == spec.count(")"):
+        hint = "write numbers as 0.5 or 2e-3, and text in quotes: files(train='my/corpus')"
     try:
         call = _parse_call(rest)
         if call.args:
@@ -59,7 +61,7 @@ def parse(spec: str) -> tuple[str, Options]:
                 options[keyword.arg] = BOOLEANS[word]
                 continue
             if word:
-                hint = f"{keyword.arg} must be a number (0.5, 2e-3) or a quoted string, not {word}"
+                hint = f"write a number as 0.5 or 2e-3, and text in quotes: {keyword.arg}='{word}'"
             options[keyword.arg] = ast.literal_eval(value)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         # Also a list as a key, and deep nesting.

@@ -66,7 +66,11 @@ def test_quickstart_config_contains_every_option() -> None:
             "model.dim: expected an integer, got 64.5",
             "run nmt config --options",
         ),
-        ("model: {dim: true}", "model.dim: expected an integer, got True", "quote it"),
+        ("seed: true", "seed: expected an integer, got True", "run nmt config --options"),
+        ("train: {lr: 0.1}", "unknown key train.lr", "did you mean 'train.schedule=linear(peak="),
+        ("batch_size: 64", "unknown key batch_size", "did you mean 'train.batch_tokens'?"),
+        ("train: {dropout: 0.1}", "unknown key train.dropout", "did you mean 'model.dropout'?"),
+        ("train: {xyz: 1}", "unknown key train.xyz", "run nmt config --options"),
         ("model: 3", "c.yaml: model: expected a section, got 3", ""),
         ("data: {train: multi30k}", "data.train: expected a list of text, got 'multi30k'", ""),
         ("train: {steps: 0}", "train.steps must be at least 1, got 0", "run nmt config --options"),
@@ -98,6 +102,45 @@ def test_invalid_configs_raise_errors_with_hints(
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "train: {steps: 0}",
+        "tokenizer: {model_type: bqe}",
+        "model: {dim: 64, heads: 7}",
+        "data: {src: en, tgt: en}",
+    ],
+)
+def test_an_invalid_value_names_the_file_that_contains_it(text: str, tmp_path: Path) -> None:
+    assert config_error(text, tmp_path).message.startswith(f"config {tmp_path / 'c.yaml'}: ")
+    with pytest.raises(ConfigError, match=r"^config .*c\.yaml: "):
+        config_io.load(tmp_path / "c.yaml", ["seed=3"])
+
+
+def test_an_invalid_override_names_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("train: {steps: 5}", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"^train\.steps must be at least 1, got 0"):
+        config_io.load(path, ["train.steps=0"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        ("files(train=a)", "text in quotes: train='a'"),
+        ("files(train=my/corpus)", "text in quotes: files(train='my/corpus')"),
+        ("files(train=/my/corpus)", "text in quotes: files(train='my/corpus')"),
+        ("files(train=a.tsv)", "text in quotes: files(train='my/corpus')"),
+        ("my/corpus", "write a name"),
+        ("files(train='a'", "a parenthesis is missing"),
+    ],
+)
+def test_a_spec_that_cannot_be_read_has_a_hint(spec: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read") as caught:
+        parse(spec)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
     ("spec", "message", "hint"),
     [
         ("train.schedule=lineer", "unknown schedule 'lineer'", "did you mean 'linear'?"),
@@ -115,7 +158,7 @@ def test_invalid_configs_raise_errors_with_hints(
         ),
         ("search=beam(5)", "cannot read 'beam(5)'", "beam(beam_size=5)"),
         ("search=beam(beam_size=4", "cannot read", ""),
-        ("search=beam(length_penalty=nan)", "cannot read", "length_penalty must be a number"),
+        ("search=beam(length_penalty=nan)", "cannot read", "write a number as 0.5"),
         (f"train.clip_norm={'9' * 400}", "train.clip_norm must be at least 0, got inf", ""),
         ("search=beam(beam_size='x')", "search 'beam': beam_size must be an integer, got 'x'", ""),
         ("data.clean=[dedupe]", "unknown cleaning step 'dedupe'", "did you mean 'dedup'?"),

@@ -293,9 +293,9 @@ def test_mixed_run_resumes_exactly(directory: Path) -> None:
         ),
         (
             ["data.train=phrasebook(weight=nan)"],
-            "weight must be a number (0.5, 2e-3) or a quoted string, not nan",
+            "write a number as 0.5 or 2e-3",
         ),
-        (["data.train=phrasebook(weight=1e999)"], "weight must be a number"),
+        (["data.train=phrasebook(weight=1e999)"], "write a number as 0.5 or 2e-3"),
         (
             ["data.train=phrasebook(weight='2')"],
             "corpus 'phrasebook': weight must be a number, got '2'",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import difflib
 import functools
 import inspect
 import itertools
@@ -18,7 +19,7 @@ import yaml
 
 from nmt.core import plugins, untrusted_files
 from nmt.core.config import Config, DataConfig, TrainConfig
-from nmt.core.errors import ConfigError, suggest, suggest_closest
+from nmt.core.errors import ConfigError, suggest
 from nmt.core.ranges import check_ranges
 from nmt.core.registry import accepts, describe_type
 
@@ -42,6 +43,17 @@ def _option_types(section: Any = Config, prefix: str = "") -> dict[str, Any]:
 
 OPTION_TYPES = _option_types()
 """Type of each option by its full name ("train.steps")."""
+OTHER_NAMES = {
+    **dict.fromkeys(
+        ("lr", "learning_rate", "warmup", "warmup_steps"),
+        "train.schedule=linear(peak=1e-3, warmup=400)",
+    ),
+    **dict.fromkeys(("batch_size", "max_tokens"), "train.batch_tokens"),
+    **dict.fromkeys(("max_steps", "max_updates"), "train.steps"),
+    **dict.fromkeys(("beam", "beam_size"), "search=beam(beam_size=5)"),
+    **dict.fromkeys(("d_model", "hidden_size"), "model.dim"),
+}
+"""Options by the names that other toolkits give them, or what sets them."""
 REMOVED = {"train.overlap_all_reduce"}
 """Options of older versions, which the configs of their runs contain."""
 
@@ -66,10 +78,25 @@ def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
     config = read(path)
     if path:
         plugins.offer(config.plugins, path.parent)
+    changed = config
     for text in overrides:
-        config = override(config, text)
-    check(config)
-    return config
+        changed = override(changed, text)
+    try:
+        check(changed)
+    except ConfigError as error:
+        if path and error.message == _problem(config):
+            raise ConfigError(f"config {path}: {error.message}", error.hint) from None
+        raise
+    return changed
+
+
+def _problem(config: Config) -> str:
+    """Return the message of the error of a config, empty if it is valid."""
+    try:
+        check(config)
+    except ConfigError as error:
+        return error.message
+    return ""
 
 
 def load_named(name: str, overrides: Sequence[str] = ()) -> Config:
@@ -95,8 +122,7 @@ def _from_tree(tree: dict[str, Any], path: Path | None) -> Config:
     """Return the config that the content of a file describes."""
     if unknown := list(_unknown_keys(Config, tree, "")):
         keys = "key" if len(unknown) == 1 else "keys"
-        choices = [*OPTION_TYPES, *_types(Config)]
-        hints = [_closest_option(name, choices) for name in unknown]
+        hints = [_closest_option(name, _types(Config)) for name in unknown]
         raise ConfigError(
             f"config {path}: unknown {keys} {', '.join(unknown)}", " ".join(filter(None, hints))
         )
@@ -167,7 +193,7 @@ def override(config: Config, text: str) -> Config:
         raise ConfigError(f"cannot read --set {text}", "write --set train.steps=1000")
     name = left.removesuffix("+").rstrip()
     if name not in OPTION_TYPES:
-        raise ConfigError(f"unknown key {name}", _closest_option(name, OPTION_TYPES))
+        raise ConfigError(f"unknown key {name}", _closest_option(name))
     expected = OPTION_TYPES[name]
     is_addition = left != name
     if is_addition and typing.get_origin(expected) is not tuple:
@@ -269,10 +295,15 @@ def _unknown_keys(kind: type, tree: dict[str, Any], path: str) -> Iterator[str]:
             yield from _unknown_keys(typing.cast(type, hints[key]), value, f"{full}.")
 
 
-def _closest_option(name: str, choices: Iterable[str]) -> str:
-    """Return the hint for an unknown key, which may be an option without its section."""
-    in_sections = [key for key in OPTION_TYPES if key.endswith(f".{name}")]
-    return suggest(name, in_sections) or suggest_closest(name, choices)
+def _closest_option(name: str, sections: Iterable[str] = ()) -> str:
+    """Return the hint for an unknown key, which may be an option of another section, without its
+    section, or with the name that other toolkits give it."""
+    section, _, key = name.rpartition(".")
+    options = OTHER_NAMES | {option.rpartition(".")[2]: option for option in OPTION_TYPES}
+    if not section:
+        options |= {each: each for each in sections}
+    matches = difflib.get_close_matches(key, options, n=1)
+    return f"did you mean '{options[matches[0]]}'?" if matches else ""
 
 
 def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
@@ -301,11 +332,9 @@ def _value(expected: Any, value: Any, path: str) -> Any:
     if typing.get_origin(expected) is tuple and isinstance(value, list):
         value = tuple(value)
     if not accepts(expected, value):
-        hint = (
-            "quote it: YAML parses yes, no, on and off as booleans"
-            if isinstance(value, bool)
-            else ""
-        )
+        hint = ""
+        if isinstance(value, bool) and accepts(expected, "no"):
+            hint = "quote it: YAML parses yes, no, on and off as booleans"
         raise ConfigError(f"{path}: expected {describe_type(expected)}, got {value!r}", hint)
     return value
 

@@ -130,6 +130,7 @@ def calibrate(
             if src
             else _development_set(translator, data)
         )
+        check_not_overwriting([html], development.files)
         calibration, held_out = calibrate_translator(
             translator, sample(development, max_sentences), spec, metric
         )

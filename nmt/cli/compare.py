@@ -115,9 +115,11 @@ def compare(
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
     for test_set in test_sets:  # before translating
         check_resamples(resamples, test_set)
-        check_not_overwriting([html], test_set.files)
     if html:
         check_file_names(test_sets)
+    reports = _report_files(html, test_sets) if html else []
+    test_files = [file for test_set in test_sets for file in test_set.files]
+    check_not_overwriting(reports, [*paths, train, *test_files])
     counts = _training_counts(train, translator, test_sets, encoding_errors)
     comparisons = []
     for test_set in test_sets:
@@ -139,8 +141,8 @@ def compare(
             show(("\n" if len(comparisons) > 1 else "") + format_comparison(comparison))
     if json_:
         show_json([comparison.as_dict() for comparison in comparisons])
-    if html:
-        _write_reports(html, comparisons)
+    for report, comparison in zip(reports, comparisons, strict=False):
+        write_file(report, comparison.page())
 
 
 def _load_translators(
@@ -204,18 +206,14 @@ def _training_counts(
         return Counter(word for line in lines for word in words(line) if word in vocabulary)
 
 
-def _write_reports(html: Path, comparisons: list[Comparison]) -> None:
-    """Write an HTML report for each test set. The names of multiple reports include the test
+def _report_files(html: Path, test_sets: list[TestSet]) -> list[Path]:
+    """Return the file of the HTML report of each test set. The names of several include the test
     set."""
     from nmt.evaluate.test_sets import safe_filename
 
-    for comparison in comparisons:
-        path = (
-            html
-            if len(comparisons) == 1
-            else html.with_stem(f"{html.stem}-{safe_filename(comparison.test)}")
-        )
-        write_file(path, comparison.page())
+    if len(test_sets) == 1:
+        return [html]
+    return [html.with_stem(f"{html.stem}-{safe_filename(each.name)}") for each in test_sets]
 
 
 def format_comparison(comparison: Comparison) -> str:

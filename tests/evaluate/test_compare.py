@@ -412,3 +412,15 @@ def test_report_must_not_overwrite_an_input(trained: CommandLine, tmp_path: Path
     trained("compare", *named, "--html", tmp_path / "t.tsv").assert_fails(
         2, "would be overwritten: it is also an input"
     )
+
+
+def test_no_report_of_several_overwrites_an_input(
+    trained: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.cli.compare.read_or_translate", None)
+    (trained.directory / "r-x.tsv-test.tsv").write_text("the dog\tder Hund\n")
+    (trained.directory / "x.tsv").write_text("the cat\tdie Katze\n")
+    tests = ("--test", "x.tsv", "--test", "r-x.tsv-test.tsv")
+    trained("compare", "runs/tiny", "runs/tiny", *tests, "--html", "r.tsv").assert_fails(
+        2, "r-x.tsv-test.tsv would be overwritten: it is also an input"
+    )

@@ -545,6 +545,8 @@ def test_calibrate_command_errors(nmt: CommandLine) -> None:
     (nmt.directory / "held.csv").write_text("en,de\nthe dog,der Hund\n")
     held = ("--test", "held.csv", "--html", "held.csv")
     nmt(*run, *both, *held).assert_fails(2, "held.csv would be overwritten")
+    dev = ("--data", "files(valid='held.csv')", "--html", "held.csv")
+    nmt(*run, *dev).assert_fails(2, "held.csv would be overwritten")
     nmt(*run, *both, "--comet", "a/b").assert_fails(2, "COMET is not installed")
     data = json.loads((nmt.directory / "runs" / "tiny" / "data.json").read_text())
     (nmt.directory / "runs" / "tiny" / "data.json").write_text(

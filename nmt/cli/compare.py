@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import (
+    MIN_RESAMPLES,
     BleuOption,
     ChrfOption,
     DeviceOption,
@@ -55,7 +56,7 @@ def compare(
     resamples: Annotated[
         int,
         typer.Option(
-            min=100,
+            min=MIN_RESAMPLES,
             max=100_000,
             callback=check_seed,
             help="Bootstrap resamples (randomization: ten times as many trials).",

@@ -127,13 +127,26 @@ def check_seed(resamples: int) -> int:
     return resamples
 
 
+MIN_RESAMPLES = 100
+"""Fewer resamples give no confidence interval."""
+
+
+def _check_resamples(resamples: int) -> int:
+    if 0 < resamples < MIN_RESAMPLES:
+        raise UsageError(
+            f"--resamples must be 0 or at least {MIN_RESAMPLES}, got {resamples}",
+            "leave it out for 1000 resamples; 0 disables confidence intervals",
+        )
+    return check_seed(resamples)
+
+
 ResamplesOption = Annotated[
     int,
     typer.Option(
         min=0,
         max=1_000_000,
-        callback=check_seed,
-        help="Bootstrap resamples for confidence intervals; 0 disables them.",
+        callback=_check_resamples,
+        help="Bootstrap resamples for confidence intervals, at least 100; 0 disables them.",
     ),
 ]
 

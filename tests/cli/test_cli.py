@@ -316,6 +316,7 @@ def test_an_unknown_option_of_a_word_is_not_a_text(bare: CommandLine) -> None:
         ("train --time-limit nonsense", "invalid --time-limit 'nonsense'"),
         ("train --time-limit -5", "invalid --time-limit '-5'"),
         ("train --config nope", "config nope does not exist"),
+        ("evaluate --resamples 1", "--resamples must be 0 or at least 100, got 1"),
         ("train --config directory", "config directory is a directory, not a config file"),
         ("train --config double.yaml", "config double.yaml, line 3: duplicate key 'dim'"),
         ("train --config broken.yaml", "config broken.yaml, line 2: expected"),

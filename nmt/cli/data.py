@@ -100,9 +100,11 @@ def download(
             raise UsageError(f"corpus '{corpus.name}' does not need a download", "leave out --from")
         log(f"corpus '{corpus.name}' does not need a download")
         return
-    if corpus.is_installed and not force:
-        log(f"{corpus.name} is already installed; use --force to download it again")
-    typer.echo(corpus.install(source, errors=encoding_errors, force=force))
+    was_installed = corpus.is_installed
+    directory = corpus.install(source, errors=encoding_errors, force=force)
+    if was_installed and not force:
+        log(f"{corpus.name} is already installed; use --force to install it again")
+    typer.echo(directory)
 
 
 @app.command()

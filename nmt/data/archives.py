@@ -144,11 +144,17 @@ def list_files(sources: Sequence[Path]) -> list[SourceFile]:
         elif source.exists():
             raise DataError(f"{source} is a pipe or a device", "write its content to a file first")
         else:
-            raise DataError(
-                f"no such file or directory: {source}",
-                "specify the archive or directory of the corpus",
-            )
+            check_exists(source)
     return files
+
+
+def check_exists(source: Path) -> None:
+    """Raise a DataError if there is no such archive or directory."""
+    if not source.exists():
+        raise DataError(
+            f"no such file or directory: {source}",
+            "specify the archive or directory of the corpus",
+        )
 
 
 def is_archive(path: Path) -> bool:

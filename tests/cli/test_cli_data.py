@@ -75,6 +75,9 @@ def test_download_from_directory_prints_directory(nmt: CommandLine, tmp_path: Pa
     assert second.out == first.out
     assert "already installed" in second.err
     (tmp_path / "mine" / "train.de").write_text("1\n2\n")
+    nmt("data", "download", "multi30k", "--from", "none").assert_fails(
+        1, "no such file or directory: none", "specify the archive or directory"
+    )
     nmt.run("data", "download", "multi30k", "--from", source, "--force")
     assert list(read_lines(stored)) == ["1", "2"]
 

@@ -28,7 +28,7 @@ from nmt.core.errors import ConfigError, DataError, DownloadError, NMTError
 from nmt.core.packages import require_package
 from nmt.core.paths import clean_up, data_dir, locked, new_directory, sha256
 from nmt.data import download
-from nmt.data.archives import SourceFile, list_files
+from nmt.data.archives import SourceFile, check_exists, list_files
 from nmt.data.pairs import COMPRESSED, EncodingError, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import (
@@ -172,6 +172,8 @@ class DownloadableCorpus:
             DataError: `source` does not have the corpus, or the text is corrupted.
             MissingPackageError: the download needs a package that is not installed.
         """
+        if source:
+            check_exists(source)
         clean_up(self.directory.parent)
         if self.is_installed and not force:
             return self.directory

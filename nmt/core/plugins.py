@@ -403,7 +403,10 @@ def _import(module: str) -> None:
 
 def _import_error(module: str, error: BaseException) -> ConfigError:
     hint = f'to see where: python -c "import {module}"'
-    return ConfigError(f"the plug-in {module} cannot be imported: {first_line(error)}", hint)
+    reason = first_line(error)
+    if isinstance(error, SystemExit):
+        reason = f"it calls sys.exit({error.code!r})"
+    return ConfigError(f"the plug-in {module} cannot be imported: {reason}", hint)
 
 
 def _explain_missing(module: str) -> tuple[str, str]:

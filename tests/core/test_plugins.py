@@ -356,7 +356,7 @@ def test_errors_in_plugins(workshop: CommandLine) -> None:
         "syntax": "cannot be imported: invalid syntax (bad_syntax.py, line 1)",
         "name": "cannot be imported: name 'undefined' is not defined",
         "missing": "cannot be imported: No module named 'no_such_module'",
-        "exits": "the plug-in bad_exits cannot be imported: 3",
+        "exits": "the plug-in bad_exits cannot be imported: it calls sys.exit(3)",
         "kind": "plug-in bad_kind: unknown kind of component 'searches'",
         "clash": "plug-in bad_clash: the search 'beam' exists already",
         "suffix": "plug-in bad_suffix: 'rst' cannot be the name of a format",

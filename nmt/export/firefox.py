@@ -45,7 +45,7 @@ from nmt.models.firefox_layout import (
     norms,
 )
 from nmt.models.importers.common import MASKED
-from nmt.models.importers.firefox import SHORTLISTS
+from nmt.models.importers.firefox import SHORTLISTS, name_pair
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
 from nmt.runs.model_files import LoadedModel
 from nmt.search.shortlist import Shortlist
@@ -87,7 +87,7 @@ def export(loaded: LoadedModel, directory: Path, *, calibrate_with: str = "") ->
         name, sentences = default_sentences(loaded)
     log(f"calibrating with {len(sentences)} sentences of {name}")
     multipliers = calibrate(model, loaded.tokenizer, sentences)
-    pair = loaded.config.data.src + loaded.config.data.tgt
+    pair = name_pair(loaded.config.data.src, loaded.config.data.tgt)
     vocabulary = _Vocabulary.of(loaded.tokenizer)
     content = marian_binary.write(_items(model, multipliers, vocabulary.ids_F))
     (directory / f"model.{pair}.intgemm.alphas.bin").write_bytes(content)

@@ -31,7 +31,7 @@ from nmt.model.build import build_model
 from nmt.models import importers, marian_binary
 from nmt.models.firefox_layout import EMBEDDINGS, MULTIPLIER, OUTPUT_BIAS, OUTPUT_MULTIPLIER
 from nmt.models.importers.common import MASKED
-from nmt.models.importers.firefox import IGNORED, SUPPORTED
+from nmt.models.importers.firefox import IGNORED, SUPPORTED, name_pair
 from nmt.models.importers.firefox import SIZES as SIZE_OPTIONS
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
 from nmt.runs import checkpoint
@@ -315,6 +315,26 @@ def test_hostile_files_are_one_error(student: Path, kind: str) -> None:
 
 def test_a_part_of_a_model_is_no_model(bare: CommandLine, student: Path) -> None:
     bare("import", student / MODEL).assert_fails(1, "part of a model", f"nmt import {student}")
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "pair"),
+    [
+        ("en", "de", "ende"),
+        ("en", "fil", "en-fil"),
+        ("hbs", "en", "hbs-en"),
+        ("en", "pt-BR", "en-pt-BR"),
+        ("zh_Hant", "en", "zh_Hant-en"),
+    ],
+)
+def test_names_of_files_have_the_languages(
+    bare: CommandLine, student: Path, src: str, tgt: str, pair: str
+) -> None:
+    assert name_pair(src, tgt) == pair
+    (student / MODEL).rename(student / f"model.{pair}.intgemm.alphas.bin")
+    bare.run("import", student, "--run", "run")
+    data = config_io.load(bare.directory / "run/config.yaml").data
+    assert (data.src, data.tgt) == (src, tgt)
 
 
 def test_a_model_without_languages_in_its_names(bare: CommandLine, student: Path) -> None:

@@ -56,7 +56,7 @@ from nmt.models.importers.marian import as_mapping
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
 from nmt.search.shortlist import MAX_BYTES as MAX_SHORTLIST_BYTES
 from nmt.search.shortlist import Shortlist
-from nmt.text.language_codes import NAMES
+from nmt.text.language_codes import NAMES, base_language
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, load_processor
 
 PATTERN = "model*.bin*"
@@ -121,7 +121,8 @@ IGNORED = (
 _DECOMPRESSORS: dict[str, Any] = {".gz": gzip.open, ".zst": zstd.open}
 OTHER_MODEL = "use another model"
 OWN_VOCABULARY = "use the vocabulary that was published with this model"
-_LANGUAGES = re.compile(r"model\.([a-z]{2,3})-?([a-z]{2,3})\.")
+_CODE = "([a-z]{2,3}(?:[-_][A-Z][A-Za-z]+)*)"
+_LANGUAGES = re.compile(rf"model\.{_CODE}-?{_CODE}\.")
 
 
 def read(directory: Path) -> ImportedModel:
@@ -157,11 +158,17 @@ def read(directory: Path) -> ImportedModel:
     )
 
 
+def name_pair(src: str, tgt: str) -> str:
+    """Return the languages as the names of files have them: ende. Longer codes have a hyphen
+    between them, as in en-fil."""
+    return src + tgt if len(src) == len(tgt) == 2 else f"{src}-{tgt}"
+
+
 def _languages(file: Path) -> tuple[str, str]:
     """Return the languages in the name of a model; other names may look like these, such as
     `model.tiny.bin`."""
     match = _LANGUAGES.match(file.name)
-    if match and NAMES.keys() & {match[1], match[2]}:
+    if match and NAMES.keys() & set(map(base_language, match.groups())):
         return match[1], match[2]
     return UNKNOWN_LANGUAGES
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core import runtime
-from nmt.core.config import FINE_TUNING, config_io
+from nmt.core.config import FINE_TUNING, Config, config_io
 from nmt.core.console import IN_SWEEP, counted, format_duration, log
 from nmt.core.errors import UsageError
 from nmt.core.paths import append_line, locked, make_directory, write_text
@@ -195,10 +195,19 @@ def _check(sweep: Sweep, directory: Path) -> None:
     runtime.check_precision(sweep.precision, device)
     finished = _finished(directory)
     tests = set()
+    names_of_configs: dict[Config, str] = {}
     for options, seed in sweep.runs():
         overrides = _overrides(sweep, options, seed)
-        data = configs.load_checked(sweep.config, overrides).data
-        if run_name(options, seed) not in finished:
+        config = configs.load_checked(sweep.config, overrides)
+        data = config.data
+        name = run_name(options, seed)
+        first_name = names_of_configs.setdefault(config, name)
+        if first_name != name:
+            raise UsageError(
+                f"--grid contains a duplicate value: {first_name} and {name} are the same",
+                "use --seeds to repeat runs",
+            )
+        if name not in finished:
             tests.add((data.test or data.train[0], "test", data.src, data.tgt))
     for test in tests:
         open_split(*test)

@@ -313,6 +313,10 @@ def test_failed_run_is_reported_and_the_others_continue(nmt: CommandLine) -> Non
         (["--grid", "model.dim"], "cannot read --grid model.dim"),
         (["--grid", "model.dropout=0.1", "--device", "cuda:99"], "GPU"),
         (["--grid", "model.dropout=0.1", "--precision", "int8"], "unknown precision 'int8'"),
+        (
+            ["--grid", "model.dropout=0,0.0"],
+            "duplicate value: dropout=0_seed=1 and dropout=0.0_seed=1 are the same",
+        ),
         (["--grid", "data.temperature=5"], "data.temperature has no effect"),
         (
             ["--grid", "model.dropout=0.1", "--config", "finetune"],

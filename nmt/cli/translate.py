@@ -471,12 +471,13 @@ def _load(
 ) -> Translator:
     """Load the models, and check that they translate into the language of --to."""
     from nmt.models import discovery
+    from nmt.text.language_codes import normalize_code
     from nmt.translation.translator import Translator
 
     paths = model or [discovery.newest_model(to)]
     translator = Translator.load(paths, device, precision, engine)
     target = translator.config.data.tgt
-    if to and target.lower() != to.lower():
+    if to and normalize_code(target) != normalize_code(to):
         raise UsageError(
             f"{paths[0]} translates into '{target}', not '{to}'", "leave out --model or --to"
         )

@@ -23,6 +23,7 @@ from xml.parsers import expat
 from nmt.core.console import log_once
 from nmt.core.errors import DataError
 from nmt.data.pairs import InputFile, Pair, read_blocks
+from nmt.text.language_codes import normalize_code
 
 MARKUP = {"bpt", "ept", "ph", "it", "ut", "sub"}
 """Inline elements whose content is not text of the sentence. The text of `hi` and of unknown
@@ -112,7 +113,7 @@ class _Parser:
         self.languages: set[str] = set()
         """Language codes in the file, at most `MAX_LISTED`."""
         self._path = path
-        self._codes = (_normalize_code(src), _normalize_code(tgt))
+        self._codes = (normalize_code(src), normalize_code(tgt))
         if self._codes[0] == self._codes[1]:
             raise DataError(f"source and target are both '{src}'")
         self._pairs: list[Pair] = []
@@ -208,7 +209,7 @@ class _Parser:
             self._pieces.append(text)
 
     def _add_segment(self, text: str) -> None:
-        language = _normalize_code(self._language)
+        language = normalize_code(self._language)
         matches = [
             code for code in self._codes if language == code or language.startswith(f"{code}-")
         ]
@@ -247,10 +248,6 @@ class _Parser:
     def _entity_error(self, problem: str) -> DataError:
         line = self._expat.CurrentLineNumber
         return DataError(f"{self._path}, line {line}: {problem}", "replace entities by their text")
-
-
-def _normalize_code(code: str) -> str:
-    return code.strip().lower().replace("_", "-")
 
 
 def _clean_text(text: str) -> str:

@@ -15,7 +15,7 @@ from nmt.core.paths import FIREFOX, REPOSITORY, clean_up, runs_dir
 from nmt.runs import pretrained
 from nmt.runs.checkpoint import META, best, checkpoints, hint_at_runs, is_name, read_meta
 from nmt.runs.model_files import LoadedModel, ModelFiles, load_model, read_files
-from nmt.text.language_codes import find_language
+from nmt.text.language_codes import find_language, normalize_code
 
 
 def has_ctranslate2_model(directory: Path) -> bool:
@@ -203,7 +203,7 @@ def newest_model(language: str = "") -> Path:
         CheckpointError: there is no such model.
     """
     for run in _newest_first():
-        if not language or _target_language(run).lower() == language.lower():
+        if not language or normalize_code(_target_language(run)) == normalize_code(language):
             return run
     if name := pretrained.for_target(language):
         return pretrained.DIRECTORY / name

@@ -26,6 +26,7 @@ from nmt.server.languages import (
 )
 from nmt.server.metrics import Metrics
 from nmt.server.text import join_lines, split_lines
+from nmt.text.language_codes import normalize_code
 from nmt.text.scripts import count_letters
 from nmt.translation.chunking import regroup
 from nmt.translation.glossary import Glossary, Term
@@ -160,13 +161,13 @@ class Service:
         return [code for code in self.languages if code == source or (source, code) in self.models]
 
     def language(self, code: str) -> str:
-        """Return the language with this code in any case.
+        """Return the language with this code, in any case and with - or _.
 
         Raises:
             HTTPException: 400 for a language that is not served.
         """
         for language in self.languages:
-            if language.lower() == code.lower():
+            if normalize_code(language) == normalize_code(code):
                 return language
         raise HTTPException(
             400, f"{code[:50]} is not supported; {suggest(code[:50], self.languages)}"

@@ -47,6 +47,11 @@ sv:swe sw:swa ta:tam te:tel th:tha tl:tgl tr:tur uk:ukr ur:urd uz:uzb vi:vie zh:
 """Codes of ISO 639-3."""
 
 
+def normalize_code(code: str) -> str:
+    """Return a language code in lower case and with hyphens: pt-br for pt_BR."""
+    return code.strip().lower().replace("_", "-")
+
+
 def base_language(code: str) -> str:
     """Return a language code in lower case without region, script and encoding, such as zh for
     zh-Hans."""

@@ -253,6 +253,14 @@ def test_newest_run_has_the_latest_checkpoint(
     assert f"skipping {skipped}: {problem}" in capsys.readouterr().err
 
 
+def test_the_language_of_a_run_may_have_a_hyphen_or_an_underscore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "_newest_first", lambda: [tmp_path])
+    monkeypatch.setattr(discovery, "_target_language", lambda run: "pt-BR")
+    assert discovery.newest_model("pt_BR") == tmp_path
+
+
 def test_new_directory_is_atomic(tmp_path: Path) -> None:
     def fail() -> None:
         with paths.new_directory(tmp_path / "a") as work:

@@ -314,6 +314,15 @@ def test_a_language_without_a_model_into_it_is_no_target(guards: dict[str, Guard
     service.close()
 
 
+@pytest.mark.parametrize("code", ["pt-BR", "pt_BR", "pt-br"])
+def test_codes_may_have_a_hyphen_or_an_underscore(
+    service: Service, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    for served in ("pt-BR", "pt_BR"):
+        monkeypatch.setattr(service, "languages", ["en", served])
+        assert service.language(code) == served
+
+
 FOREIGN = [
     ("fr", "Je ne comprends pas."),
     ("fr", "Pouvez-vous répéter, s'il vous plaît ?"),

@@ -15,6 +15,8 @@ from nmt.documents.document import MAX_NESTING, Parents, RichText, Tag
 from nmt.documents.ranges import Span, by_end, by_start, overlap
 from nmt.translation.segments import FixedSpan, spans_within
 
+_SECTION = re.compile(r"\S(?:.*\S)?")
+
 
 class Event(Enum):
     """What comes next in a rich text."""
@@ -132,8 +134,7 @@ def _clipped(tag: Tag, span: Span) -> Tag:
     tag_start = min(tag_start, end)
     tag_end = min(tag.end, end)
     tag_end = max(tag_start, tag_end)
-    clipped = replace(tag, start=tag_start, end=tag_end)
-    return clipped.moved(-start)
+    return replace(tag, start=tag_start - start, end=tag_end - start)
 
 
 def _last_start(spans: Sequence[Span], position: int) -> int:
@@ -200,7 +201,9 @@ def _append_tags(
         i = -1
         if is_at_start:
             i = last.get(tag.id, -1)
-        if i > outer and _stays_inside(tags, i, outer):
+        # A tag that continues stays inside the tag around it.
+        stays_inside = outer < 0 or tags[outer].start <= tags[i].start
+        if i > outer and stays_inside:
             start = tags[i].start
             tags[i] = replace(moved, start=start)
         else:
@@ -211,11 +214,6 @@ def _append_tags(
         if tag.end >= text_end:
             following[tag.id] = i
     return following
-
-
-def _stays_inside(tags: Sequence[Tag], i: int, outer: int) -> bool:
-    """Return whether a tag that continues stays inside the tag around it, if there is one."""
-    return outer < 0 or tags[outer].start <= tags[i].start
 
 
 def outer_first(tags: Iterable[Tag]) -> tuple[Tag, ...]:
@@ -238,29 +236,6 @@ def _is_inside(tag: Tag, gap: Span, length: int) -> bool:
     is_after_section = start < tag.start or start == 0
     is_before_section = tag.end < end or end == length
     return is_after_section and is_before_section
-
-
-def _with_spaces(text: str, start: int, end: int) -> Span:
-    """Extend a range to the whitespace around it."""
-    while start > 0 and text[start - 1].isspace():
-        start -= 1
-    while end < len(text) and text[end].isspace():
-        end += 1
-    return start, end
-
-
-def _outside(gaps: Iterable[Span], length: int) -> list[Span]:
-    """Return the parts of a text of some length that are in none of some ranges."""
-    spans = []
-    position = 0
-    for gap in sorted(gaps):
-        start, end = gap
-        if position < start:
-            spans.append((position, start))
-        position = max(position, end)
-    if position < length:
-        spans.append((position, length))
-    return spans
 
 
 def _divide_tags(
@@ -295,17 +270,18 @@ class Sections:
         """Cut a text at the characters that `separator` matches, and at further ranges, such as the
         syntax of a message.
 
-        The separators and the whitespace around them are kept.
+        The separators, which are whitespace, and the whitespace around them are kept.
         """
         self.rich = rich
         self._separator = separator
         text = rich.text
-        pattern = re.compile(
-            rf"(?<!\s)\s*(?:{separator.pattern})(?:\s|{separator.pattern})*|(?<!\s)\s+\Z|\A\s+"
-        )
-        gaps = [match.span() for match in pattern.finditer(text)]
-        gaps += [_with_spaces(text, *span) for span in syntax]
-        spans = _outside(gaps, len(text))
+        # With a line feed for each character that is not translated, a section is the text of a
+        # line.
+        lines = list(separator.sub("\n", text))
+        for start, end in syntax:
+            lines[start:end] = "\n" * (end - start)
+        masked = "".join(lines)
+        spans = [match.span() for match in _SECTION.finditer(masked)]
         # The ranges before, between and after the sections.
         edges = [0, *chain.from_iterable(spans), len(text)]
         starts = edges[::2]

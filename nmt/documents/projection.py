@@ -359,8 +359,9 @@ class _Placement:
         self._sources = [tag.span for tag in level.tags if not tag.is_point]
         self._taken: list[Span] = []
         """The ranges of the tags so far, in order."""
-        self._free_words: dict[Span, _FreeWords] = {}
-        """By the range in which they are."""
+        self._words: dict[Span, tuple[Nearest, dict[int, int]]] = {}
+        """By a range of the translation, the starts of the words in it, without those that tags
+        have taken, and the ends of the words."""
 
     def place(self) -> Iterator[Tag]:
         """Yield the tags in the translation."""
@@ -453,32 +454,19 @@ class _Placement:
 
     def _nearest_word(self, tag: Tag, bounds: Span) -> Tag:
         """Return a tag at the free word that is nearest to where it would be."""
-        if bounds not in self._free_words:
-            cores = self._block.cores(*bounds)
-            self._free_words[bounds] = _FreeWords(cores)
-        words = self._free_words[bounds]
+        if bounds not in self._words:
+            ends = dict(self._block.cores(*bounds))
+            self._words[bounds] = Nearest(ends), ends
+        starts, ends = self._words[bounds]
+
+        def is_free(start: int) -> bool:
+            return self._is_free((start, ends[start]), bounds)
+
         point = self._point(tag)
-        word = words.nearest(point.start, lambda word: self._is_free(word, bounds))
-        return Tag(*(word or point.span), tag.id, is_doubtful=True)
-
-
-class _FreeWords:
-    """The words of a part of the translation that no tag has taken."""
-
-    def __init__(self, words: Iterable[Span]) -> None:
-        self._ends = dict(words)
-        self._starts = Nearest(self._ends)
-
-    def nearest(self, position: int, is_free: Callable[[Span], bool]) -> Span | None:
-        """Return the word that starts nearest to a position; None: there is none."""
-
-        def is_word_free(start: int) -> bool:
-            return is_free((start, self._ends[start]))
-
-        start = self._starts.find(position, is_word_free)
+        start = starts.find(point.start, is_free)
         if start is None:
-            return None
-        return start, self._ends[start]
+            return replace(point, is_doubtful=True)
+        return Tag(start, ends[start], tag.id, is_doubtful=True)
 
 
 def _best_run(

@@ -104,8 +104,6 @@ class Paragraph:
         # Of each separator; None for a tab character
         self._breaks: list[Node | None] = []
         self._format: _Format | None = None  # that of the end of the text
-        self._field_depth = 0
-        self._field_nodes: list[Element] = []
         self._add_children(element)
         self._end_format()
         self._base = self._remove_base()
@@ -119,13 +117,21 @@ class Paragraph:
         """Add the content of a paragraph, or of an element around runs."""
         _split_field_runs(parent)
         field_ends = _field_ends(parent)
+        field: list[Element] = []  # with several runs, such as a page number
+        field_end: Element | None = None
         for child in parent:
             name = local_name(child)
             if name in DROPPED or name.endswith("Pr"):
                 continue
             end = field_ends.get(child)
-            if self._field_depth or (end is not None and _is_untranslated_field(child, end)):
-                self._add_to_field(child)
+            if not field and end is not None and _is_untranslated_field(child, end):
+                field_end = end
+            if field_end is not None:
+                field.append(child)
+                if child is field_end:
+                    self._add_fixed(field)
+                    field = []
+                    field_end = None
             elif name == "r" and child.tag.startswith(self._namespace):
                 self._add_run(child)
             elif name == "br":  # DrawingML
@@ -137,7 +143,7 @@ class Paragraph:
             elif name in ("fld", "fldSimple"):
                 self._add_fixed([child])
             elif name == "ins" and _field_elements(child):
-                self._add_field_ends(child)
+                self._add_field_part(child, child)
             else:
                 self._add_node(child, name)
 
@@ -157,8 +163,7 @@ class Paragraph:
             elif name in BREAKS:
                 self._add_break(node, BREAKS[name])
             else:
-                self._end_format()
-                self._add_run_child(node)
+                self._add_field_part(node, child)
 
     def _is_blank(self, text: str, properties: Element | None) -> bool:
         """Return whether a text is an underlined blank to fill in."""
@@ -168,37 +173,23 @@ class Paragraph:
         value = properties.get("u") if underline is None else underline.get(f"{self._namespace}val")
         return value not in (None, "none")
 
-    def _add_run_child(self, node: RunChild) -> None:
+    def _add_field_part(self, node: Node, element: Element) -> None:
         """Add an element without text: a point, or a part of the start or end of a field whose
-        result is translated."""
-        builder = self._builder
-        types = _field_types(node.element)
-        field = builder.open[-1][1] if builder.is_innermost(FIELD) else None
-        is_code = "separate" in types or local_name(node.element) == "instrText"
-        if "begin" in types:
-            builder.start(FIELD, _Markup([node]))
-        elif field and "end" in types:
-            builder.close(FIELD).end_nodes.append(node)
-        elif field and is_code and field is builder.tags[-1]:
-            field.nodes.append(node)
-        else:
-            builder.add(_Markup([node]))
-
-    def _add_field_ends(self, element: Element) -> None:
-        """Add an insertion, as a tracked change, that has the start or the end of a field."""
+        result is translated; `node` is what to write for it."""
         builder = self._builder
         self._end_format()
         types = _field_types(element)
         num_open = types.count("begin") - types.count("end")
         field = builder.open[-1][1] if builder.is_innermost(FIELD) else None
+        is_code = "end" not in types and _field_elements(element)
         if num_open == 1:
-            builder.start(FIELD, _Markup([element]))
+            builder.start(FIELD, _Markup([node]))
         elif field and num_open == -1:
-            builder.close(FIELD).end_nodes.append(element)
-        elif field and "end" not in types and field is builder.tags[-1]:
-            field.nodes.append(element)
+            builder.close(FIELD).end_nodes.append(node)
+        elif field and is_code and field is builder.tags[-1]:
+            field.nodes.append(node)
         else:
-            builder.add(_Markup([element]))
+            builder.add(_Markup([node]))
 
     def _add_text(self, text: str, properties: Element | None) -> None:
         if text.startswith(" ") and self._builder.last_character == " ":
@@ -270,17 +261,6 @@ class Paragraph:
             builder.close(f"{name} {identifier}").end_nodes.append(element)
         else:
             builder.add(_Markup([element]))
-
-    def _add_to_field(self, child: Element) -> None:
-        """Add an element of a field with several runs, such as a page number; its result is not
-        translated."""
-        self._field_nodes.append(child)
-        types = _field_types(child)
-        self._field_depth += types.count("begin") - types.count("end")
-        if self._field_depth <= 0:
-            self._add_fixed(self._field_nodes)
-            self._field_nodes = []
-            self._field_depth = 0
 
     def _add_fixed(self, nodes: Sequence[Element]) -> None:
         self._end_format()
@@ -468,26 +448,20 @@ def _split_field_runs(parent: Element) -> None:
             run.addnext(new)
 
 
-def _field_ends(elements: Sequence[Element]) -> dict[Element, Element]:
+def _field_ends(elements: Iterable[Element]) -> dict[Element, Element]:
     """Return the last element of each field that starts in one of neighboring elements and ends in
     one of them."""
-    depths = [0]  # after each element
-    starts = []
-    for i, element in enumerate(elements):
+    depth = 0  # number of open fields
+    starts: dict[int, list[Element]] = defaultdict(list)  # by the depth before them
+    ends = {}
+    for element in elements:
         types = _field_types(element)
         if "begin" in types:
-            starts.append(i)
-        depths.append(depths[-1] + types.count("begin") - types.count("end"))
-    # A field ends where as many are open as before it.
-    next_at = {}
-    ends = {}
-    i = len(elements)
-    for start in reversed(starts):
-        while i > start:
-            next_at[depths[i]] = i - 1
-            i -= 1
-        if depths[start] in next_at:
-            ends[elements[start]] = elements[next_at[depths[start]]]
+            starts[depth].append(element)
+        depth += types.count("begin") - types.count("end")
+        # A field ends where as many are open as before it.
+        for start in starts.pop(depth, ()):
+            ends[start] = element
     return ends
 
 

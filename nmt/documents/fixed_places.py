@@ -84,40 +84,27 @@ class _Text:
     """A sentence or its translation, as a range of a text."""
 
     def __init__(self, text: str, span: Span) -> None:
-        self._text = text
-        self._start, self._end = span
-        sentence = text[slice(*span)]
-        self._protected = find_spans(sentence)
-        self._letters = marks_as_letters(sentence)
+        self._start, end = span
+        self._text = text[self._start : end]
+        self._protected = find_spans(self._text)
+        self._letters = marks_as_letters(self._text)
 
     def occurrences(self, fixed: str) -> list[_Occurrence]:
         """Return the occurrences of a fixed text, in order."""
         found = []
-        start = self._text.find(fixed, self._start, self._end)
+        start = self._text.find(fixed)
         while start >= 0:
             end = start + len(fixed)
-            is_word = self._is_separate(start, end)
-            whole = self._protected_text(start, end) or ("" if is_word else _ANY_WORD)
-            found.append(_Occurrence((start, end), whole))
+            is_word = is_separate(self._letters, start, end, len(self._letters))
+            whole = "" if is_word else _ANY_WORD
+            longer = enclosing(start, end, self._protected)
+            if longer:
+                whole = self._text[longer.start : longer.end]
+            span = (self._start + start, self._start + end)
+            found.append(_Occurrence(span, whole))
             next_start = end if is_word else start + 1
-            start = self._text.find(fixed, next_start, self._end)
+            start = self._text.find(fixed, next_start)
         return found
-
-    def _is_separate(self, start: int, end: int) -> bool:
-        """Return whether a range is not inside a longer word or number."""
-        start -= self._start
-        end -= self._start
-        return is_separate(self._letters, start, end, len(self._letters))
-
-    def _protected_text(self, start: int, end: int) -> str:
-        """Return the text of the protected span that is longer than a range and contains it; empty:
-        there is none."""
-        whole = enclosing(start - self._start, end - self._start, self._protected)
-        if whole is None:
-            return ""
-        whole_start = self._start + whole.start
-        whole_end = self._start + whole.end
-        return self._text[whole_start:whole_end]
 
 
 class _Candidates:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, partial
-from itertools import chain, compress
+from functools import cache
+from itertools import chain
 
-from nmt.data.placeholders import is_separate
+from nmt.data.placeholders import find_separate
 from nmt.documents.document import RichText, Tag
 from nmt.documents.ranges import Nearest
 from nmt.documents.rich_text import outer_first
-from nmt.text.searchable import marks_as_letters
 
 
 def with_tags_on_own_text(rich: RichText, own_texts: Mapping[int, str]) -> RichText:
@@ -26,20 +24,22 @@ def with_tags_on_own_text(rich: RichText, own_texts: Mapping[int, str]) -> RichT
     """
     tags = list(rich.tags)
     borders = Counter(chain.from_iterable(tag.span for tag in tags))
-    starts_of = cache(partial(_starts_of, rich.text))
-    # A tag that is on its text stays there.
-    is_placed = []
-    for tag in tags:
-        tagged = rich.text[tag.start : tag.end]
-        is_placed.append(tagged == own_texts.get(tag.id))
-    used = {tag.start for tag in compress(tags, is_placed)}
+
+    @cache
+    def starts_of(text: str) -> Nearest:
+        return Nearest(find_separate(rich.text, text))
+
+    def is_on_text(tag: Tag) -> bool:
+        return rich.text[tag.start : tag.end] == own_texts.get(tag.id)
+
+    used = {tag.start for tag in tags if is_on_text(tag)}
 
     def is_free(start: int) -> bool:
         return start not in used
 
     for i, tag in enumerate(tags):
         text = own_texts.get(tag.id)
-        if not text or is_placed[i]:
+        if not text or is_on_text(tag):
             continue
         start = starts_of(text).find(0, is_free)
         if start is None:
@@ -59,13 +59,3 @@ def _has_border_inside(tag: Tag, borders: Mapping[int, int]) -> bool:
     positions."""
     inside = range(tag.start + 1, tag.end)
     return any(map(borders.get, inside))
-
-
-def _starts_of(text: str, part: str) -> Nearest:
-    """Return where a part of a text starts that is not inside a longer word."""
-    letters = marks_as_letters(text)
-    starts = []
-    for match in re.finditer(re.escape(part), text):
-        if is_separate(letters, *match.span(), len(text)):
-            starts.append(match.start())
-    return Nearest(starts)

@@ -103,8 +103,7 @@ class StringLines:
                 name = f"{{{message.name}_{suffix}}}"
             used.add(name)
             self._messages[name] = _MessageText(self.text, message, protected, depth)
-            edit = Edit(message.start, message.end, name)
-            edits.append(edit)
+            edits.append(Edit(message.start, message.end, name))
         self._outline = apply_edits(self.text, edits)
 
 
@@ -141,29 +140,24 @@ class StringPart:
 
 
 class _MessageText:
-    """The source of an ICU message: its variants, and the syntax before each and after the last."""
+    """The source of an ICU message, and its variants."""
 
     def __init__(self, text: str, message: Message, protected: Iterable[str], depth: int) -> None:
         fixed = [NUMBER_SIGN, *protected]
-        self.variants: list[StringLines] = []
-        self._syntax: list[str] = []
-        position = message.start
-        for start, end in message.variants:
-            self._syntax.append(text[position:start])
-            variant = StringLines(text[start:end], fixed, depth=depth)
-            self.variants.append(variant)
-            position = end
-        self._end = text[position : message.end]
+        self._source = text[message.start : message.end]
+        self._offset = message.start
+        self._spans = message.variants
+        self.variants = [
+            StringLines(text[start:end], fixed, depth=depth) for start, end in message.variants
+        ]
 
     def render(self, translations: Iterator[RichText]) -> str:
         """Return the message with the translations of its blocks, which are the next ones."""
-        pieces = []
-        for syntax, variant in zip(self._syntax, self.variants, strict=True):
-            pieces.append(syntax)
-            translation = variant.render(translations)
-            pieces.append(_valid_variant(variant.text, translation))
-        pieces.append(self._end)
-        return "".join(pieces)
+        edits = []
+        for (start, end), variant in zip(self._spans, self.variants, strict=True):
+            translation = _valid_variant(variant.text, variant.render(translations))
+            edits.append(Edit(start - self._offset, end - self._offset, translation))
+        return apply_edits(self._source, edits)
 
 
 def _valid_variant(source: str, text: str) -> str:

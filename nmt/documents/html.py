@@ -303,17 +303,14 @@ class HtmlReader:
             is_among_others = any(each.is_custom and not each.is_inline for each in (before, after))
             if is_among_others or not all(each.is_inline for each in content):
                 continue
-            if self._ends_within_sentence(before) or self._starts_within_sentence(after):
+            ends_within = _CONTINUED.search(self._text(before))
+            if ends_within or _CONTINUING.match(self._text(after)):
                 token.is_custom_inline = True
                 tokens[last].is_custom_inline = True
 
-    def _ends_within_sentence(self, token: _Token) -> bool:
-        text = self._source[token.start : token.end]
-        return token.name == "" and _CONTINUED.search(text) is not None
-
-    def _starts_within_sentence(self, token: _Token) -> bool:
-        text = self._source[token.start : token.end]
-        return token.name == "" and _CONTINUING.match(text) is not None
+    def _text(self, token: _Token) -> str:
+        """Return the source of a text; empty for other tokens."""
+        return "" if token.name else self._source[token.start : token.end]
 
     def _text_pieces(self, start: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of text, in which code of templates is not decoded."""

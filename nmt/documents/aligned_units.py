@@ -157,11 +157,7 @@ def _links_by_position(num_source: int, num_target: int) -> tuple[Link, ...]:
     if not num_source or not num_target:
         return ()
     scale = num_source / num_target
-    links = []
-    for target in range(num_target):
-        source = int(target * scale)
-        links.append(Link(source, target, 1.0))
-    return tuple(links)
+    return tuple(Link(int(target * scale), target, 1.0) for target in range(num_target))
 
 
 def _units_of_word(

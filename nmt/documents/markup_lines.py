@@ -47,18 +47,18 @@ class MarkupLines:
         """
         for chunk in chunks:
             lines = [Line(line) if isinstance(line, str) else line for line in chunk]
-            has_markup = [not details and _has_markup(line) for line in lines]
-            plain = [
-                line for line, is_markup in zip(lines, has_markup, strict=True) if not is_markup
-            ]
-            marked_up = [
-                line.text for line, is_markup in zip(lines, has_markup, strict=True) if is_markup
-            ]
+            plain = []
+            marked_up = {}  # by their indices
+            for i, line in enumerate(lines):
+                if not details and _has_markup(line):
+                    marked_up[i] = line.text
+                else:
+                    plain.append(line)
             results = self.guard.stream([plain], search, details=details, on_progress=on_progress)
-            translated = iter(self._translate(marked_up, search))
+            translated = iter(self._translate(list(marked_up.values()), search))
             on_progress(len(marked_up))
-            for is_markup in has_markup:
-                yield [next(translated)] if is_markup else next(results)
+            for i in range(len(lines)):
+                yield [next(translated)] if i in marked_up else next(results)
 
     def _translate(self, texts: Sequence[str], search: str | None) -> list[Translation]:
         if not texts:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
 from nmt.documents.ranges import by_start
-from nmt.documents.splicing import Edit
+from nmt.documents.splicing import Edit, next_blocks
 from nmt.documents.text_file import TextFile
 from nmt.text.spans import apply_edits
-from nmt.translation.chunking import regroup
 
 FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n.*?^\+\+\+)[ \t]*(?:\r?\n|\Z)",
@@ -70,8 +69,9 @@ class TranslatableSource:
         """Return the document with the translation of each block."""
         edits = list(self._edits)
         translated_texts = list[tuple[InlineText, list[RichText]]]()
-        sizes = [len(part.blocks) for part in self._parts]
-        for part, of_part in zip(self._parts, regroup(translations, sizes), strict=True):
+        remaining = iter(translations)
+        for part in self._parts:
+            of_part = next_blocks(remaining, part)
             if isinstance(part, InlineText):
                 translated_texts.append((part, of_part))
             elif of_part[0].text != part.block.text:

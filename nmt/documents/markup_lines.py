@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from nmt.text.lazy_pattern import lazy_pattern
@@ -100,10 +101,7 @@ def _rendered(
     """Return the translation of a line, whose blocks are those from `start` to `end`, with their
     warnings."""
     content = document.render(translated.blocks[start:end])
-    warnings: dict[str, None] = {}
-    for sentence, each in translated.warnings:
-        if any(sentence in block.text for block in document.blocks):
-            warnings |= dict.fromkeys(each)
+    warnings = dict.fromkeys(chain.from_iterable(translated.warnings_of_blocks[start:end]))
     if isinstance(content, bytes):
         content = content.removeprefix(codecs.BOM_UTF8).decode()
     return Translation(content, 0.0, 0.0, warnings=tuple(warnings))

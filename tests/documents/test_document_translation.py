@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -31,12 +32,14 @@ from nmt.documents.formats import (
     check_elements,
     conversion_hint,
 )
+from nmt.documents.markup_lines import MarkupLines
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import project
 from nmt.documents.rich_text import Sections
 from nmt.jobs.documents import document_arguments, log_warnings
 from nmt.text.scripts import foreign_spans
 from nmt.translation.alignment import Link
+from nmt.translation.guard import Guard
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line
 from nmt.translation.translator import Translator
@@ -849,6 +852,25 @@ def test_a_memory_provides_blocks_and_sentences() -> None:
 def test_a_memory_finds_text_however_letters_are_encoded(text: str) -> None:
     assert TranslationMemory([("Größe", "size")]).find(text) == "size"
     assert TranslationMemory([(text, "size")]).find("Größe") == "size"
+
+
+def test_lines_with_markup_have_the_warnings_of_their_own_sentences() -> None:
+    class WarningTranslator(StubTranslator):
+        languages = ("en", "de")
+        term_counts = None
+
+        def stream(self, *args: Any, **options: Any) -> Iterator[list[Translation]]:
+            for [translation] in super().stream(*args, **options):
+                warning = f"length: {translation.text}"
+                yield [replace(translation, warnings=(warning,))]
+
+    lines = MarkupLines(cast(Guard, WarningTranslator()))
+    source = ["One <b>dog</b> sleeps.", "A bird<sup>1</sup> <i>sings</i>. One dog sleeps."]
+    results = lines.stream([source])
+    assert [list(translation.warnings) for [translation] in results] == [
+        ["length: SLEEPS. DOG ONE"],
+        ["length: SINGS. BIRD A", "length: SLEEPS. DOG ONE"],
+    ]
 
 
 # ---- the command line

@@ -19,8 +19,8 @@ from itertools import accumulate
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, paired_code, text_piece
-from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, TranslatableSource, Value
-from nmt.documents.splicing import Edit
+from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, Value, in_order
+from nmt.documents.splicing import Edit, SplicedDocument
 from nmt.documents.text_file import TextFile, unescape
 from nmt.text.language_codes import base_language
 from nmt.translation.segments import FixedSpan
@@ -198,23 +198,11 @@ class _Token:
         return self.name in INLINE or self.name in ("", "!") or self.is_custom_inline
 
 
-class HtmlDocument(TranslatableSource):
-    """A parsed HTML document."""
-
-    encoding_errors = "xmlcharrefreplace"
-
-    def __init__(self, file: TextFile, options: DocumentOptions) -> None:
-        reader = HtmlReader(file.text, options)
-        reader.read(0, len(file.text))
-        super().__init__(file, reader.texts, reader.values, reader.edits)
-
-
 class HtmlReader:
     """Finds the texts and values in HTML, and the edits that set its language."""
 
     def __init__(self, source: str, options: DocumentOptions) -> None:
-        self.texts: list[InlineText] = []
-        self.values: list[Value] = []
+        self.parts: list[InlineText | Value] = []
         self.edits: list[Edit] = []
         self._source = source
         self._options = options
@@ -225,8 +213,8 @@ class HtmlReader:
         """Read a range of the source, whose elements end in it."""
         tokens = list(_tokenize(self._source, start, end))
         _set_translated(tokens, base_language(self._options.src))
-        self.texts += [InlineText(run, self._escape) for run in self._runs(tokens)]
-        self.values += self._attribute_values(tokens)
+        self.parts += (InlineText(run, self._escape) for run in self._runs(tokens))
+        self.parts += self._attribute_values(tokens)
         self.edits += _language_edits(tokens, self._options)
 
     def _escape(self, text: str) -> str:
@@ -344,7 +332,7 @@ class HtmlReader:
         return Piece(start, end, Kind.FIXED if text else Kind.POINT, text)
 
 
-def parse(data: bytes, options: DocumentOptions) -> HtmlDocument:
+def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     """Parse an HTML document.
 
     The encoding is that of the byte order mark, else of the `<meta>` element, else UTF-8. A
@@ -354,7 +342,9 @@ def parse(data: bytes, options: DocumentOptions) -> HtmlDocument:
         DataError: the encoding is unknown, or the file is not valid in it.
     """
     file = TextFile.decode(data, options.encoding_errors, _declared_encoding(data))
-    return HtmlDocument(file, options)
+    reader = HtmlReader(file.text, options)
+    reader.read(0, len(file.text))
+    return SplicedDocument(file, in_order(reader.parts), reader.edits, "xmlcharrefreplace")
 
 
 def _declared_encoding(data: bytes) -> str:

@@ -43,7 +43,8 @@ from nmt.documents.markdown_text import (
     escape_title,
 )
 from nmt.documents.ranges import Span, by_start
-from nmt.documents.source import TranslatableSource, Value
+from nmt.documents.source import Value, in_order
+from nmt.documents.splicing import SplicedDocument
 from nmt.documents.text_file import TextFile
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
@@ -76,7 +77,7 @@ _BLOCK_ELEMENTS = {f"<{name}>" for name in ENDS_PARAGRAPH}
 """Names of HTML elements that are no part of a sentence, such as lists in table cells."""
 
 
-def parse(data: bytes, options: DocumentOptions) -> TranslatableSource:
+def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     """Parse a Markdown document in UTF-8.
 
     Raises:
@@ -87,9 +88,7 @@ def parse(data: bytes, options: DocumentOptions) -> TranslatableSource:
     html = HtmlReader(_without_quote_markers(file.text, reader.html_ranges), options)
     for start, end in reader.html_ranges:
         html.read(start, end)
-    texts = reader.texts + html.texts
-    values = reader.values + html.values
-    return TranslatableSource(file, texts, values, html.edits)
+    return SplicedDocument(file, in_order(reader.parts + html.parts), html.edits)
 
 
 def _without_quote_markers(source: str, ranges: Iterable[Span]) -> str:
@@ -109,8 +108,7 @@ class _Reader:
     titles."""
 
     def __init__(self, source: str, start: int) -> None:
-        self.texts: list[InlineText] = []
-        self.values: list[Value] = []
+        self.parts: list[InlineText | Value] = []
         self.html_ranges: list[Span] = []
         self._lines = [match.span(1) for match in _LINE.finditer(source, start)]
         self._parser = create_parser()
@@ -205,7 +203,7 @@ class _Reader:
                 mapped[-1] = replace(mapped[-1], end=end)
             else:
                 mapped.append(replace(piece, start=start, end=end))
-        self.texts.append(MarkdownText(mapped, block))
+        self.parts.append(MarkdownText(mapped, block))
 
     def _markup(self, block: Block) -> Iterator[Piece]:
         """Yield the inline markup of a block by position in its content, and add the values in
@@ -264,7 +262,7 @@ class _Reader:
 
         first = block.offset(start)
         last = block.offset(end)
-        self.values.append(Value(first, last, RichText(text), written))
+        self.parts.append(Value(first, last, RichText(text), written))
 
 
 def _piece(token: Token, start: int, end: int, source: str) -> Piece | None:

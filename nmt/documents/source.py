@@ -1,19 +1,15 @@
-"""Documents in which a text can contain other texts, such as the title of a link in a paragraph:
-HTML and Markdown. Everything else is unchanged."""
+"""What HTML and Markdown have in common: metadata, code of templates, and texts without markup."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
 from nmt.documents.ranges import by_start
-from nmt.documents.splicing import Edit, next_blocks
-from nmt.documents.text_file import TextFile
-from nmt.text.spans import apply_edits
+from nmt.documents.splicing import Edit
 
 FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n.*?^\+\+\+)[ \t]*(?:\r?\n|\Z)",
@@ -45,52 +41,14 @@ class Value:
         """The text, as the only block."""
         return [self.block]
 
+    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
+        """Yield the changed text."""
+        text = translations[0].text
+        if text != self.block.text:
+            yield Edit(self.start, self.end, self.encode(text))
 
-class TranslatableSource:
-    """A document with translatable ranges: texts with markup, and values, also in that markup."""
 
-    encoding_errors = "strict"
-    """Handling of characters that the encoding of the file does not have."""
-
-    def __init__(
-        self,
-        file: TextFile,
-        texts: Iterable[InlineText],
-        values: Iterable[Value],
-        edits: Sequence[Edit] = (),
-    ) -> None:
-        """Combine texts, values, and edits outside of them."""
-        self._file, self._edits = file, edits
-        parts: list[InlineText | Value] = [*values, *(text for text in texts if text.blocks)]
-        self._parts = sorted(parts, key=by_start)
-        self.blocks = [block for part in self._parts for block in part.blocks]
-
-    def render(self, translations: Sequence[RichText]) -> bytes:
-        """Return the document with the translation of each block."""
-        edits = list(self._edits)
-        translated_texts = list[tuple[InlineText, list[RichText]]]()
-        remaining = iter(translations)
-        for part in self._parts:
-            of_part = next_blocks(remaining, part)
-            if isinstance(part, InlineText):
-                translated_texts.append((part, of_part))
-            elif of_part[0].text != part.block.text:
-                edits.append(Edit(part.start, part.end, part.encode(of_part[0].text)))
-        edits.sort()
-        output, position = list[str](), 0
-
-        def source(start: int, end: int) -> str:
-            return self._with_edits(start, end, edits)
-
-        for text, of_text in translated_texts:
-            output += [source(position, text.start), text.render(of_text, source)]
-            position = text.end
-        output.append(source(position, len(self._file.text)))
-        return self._file.encode("".join(output), self.encoding_errors)
-
-    def _with_edits(self, start: int, end: int, edits: Sequence[Edit]) -> str:
-        first, last = (bisect_left(edits, (offset,)) for offset in (start, end))
-        shifted = (
-            Edit(edit.start - start, edit.end - start, edit.text) for edit in edits[first:last]
-        )
-        return apply_edits(self._file.text[start:end], shifted)
+def in_order(parts: Iterable[InlineText | Value]) -> list[InlineText | Value]:
+    """Return the parts with text in the order of the file."""
+    with_text = (part for part in parts if part.blocks)
+    return sorted(with_text, key=by_start)

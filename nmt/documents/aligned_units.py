@@ -129,12 +129,10 @@ def word_units(text: str, target: str, sentence: AlignedSentence) -> Iterator[Un
     if not links:
         links = _links_by_position(num_source, len(target_words))
     # Add up the attention of each word to each source word.
-    shares: dict[int, dict[int, float]] = defaultdict(dict)
+    shares: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for link in links:
         if link.source < num_source:
-            of_word = shares[link.target]
-            share = of_word.get(link.source, 0.0)
-            of_word[link.source] = share + link.share
+            shares[link.target][link.source] += link.share
     for i, word in enumerate(target_words):
         parts = []
         for source, share in shares[i].items():

@@ -117,9 +117,7 @@ class TextBuilder(Generic[M]):
     def events(self, translation: RichText) -> Iterator[tuple[Event, str, M | None, bool]]:
         """Yield what `rich_text.events` does, without text that markup writes itself, and whether
         the markup is a copy of markup that has ended."""
-        own_texts = {}
-        for markup in self.markup.values():
-            own_texts[markup.id] = markup.own_text
+        own_texts = {each.id: each.own_text for each in self.markup.values()}
         placed = set()
         own_text = ""
         with_tags = with_tags_on_own_text(translation, own_texts)

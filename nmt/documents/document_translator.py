@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from nmt.documents.aligned_units import AlignedSentence
 from nmt.documents.document import Parents, RichText, parents
@@ -169,9 +170,7 @@ def _line(block: RichText, start: int, end: int, language: str) -> Line:
 
 
 def _warnings(block: _Block, translations: dict[Line, Translation]) -> list[str]:
-    warnings: list[str] = []
-    for line in block.lines:
-        warnings += translations[line].warnings
+    warnings = chain.from_iterable(translations[line].warnings for line in block.lines)
     return list(dict.fromkeys(warnings))
 
 

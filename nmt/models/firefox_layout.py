@@ -19,6 +19,38 @@ instructions, Firefox adds the products of two weights and activations from 0 to
 254 * 129 is the largest product that does not saturate."""
 
 
+_FEED_FORWARD = {"feed_forward.up": ["ffn_W1"], "feed_forward.down": ["ffn_W2"]}
+MATRICES = {
+    "encoder": {
+        "self_attention.qkv": ["self_Wq", "self_Wk", "self_Wv"],
+        "self_attention.out": ["self_Wo"],
+    }
+    | _FEED_FORWARD,
+    "decoder": {
+        "ssru.candidate": ["rnn_W"],
+        "ssru.gate": ["rnn_Wf"],
+        "cross_attention.q": ["context_Wq"],
+        "cross_attention.kv": ["context_Wk", "context_Wv"],
+        "cross_attention.out": ["context_Wo"],
+    }
+    | _FEED_FORWARD,
+}
+"""Matrices of a layer in nmt, and those of Marian that they concatenate."""
+WITHOUT_BIAS = "ssru.candidate"
+NORMS = {
+    "encoder": {
+        "attention_residual.norm": "self_Wo_ln",
+        "ffn_residual.norm": "ffn_ffn_ln",
+    },
+    "decoder": {
+        "attention_residual.norm": "rnn_ffn_ln",
+        "cross_attention_residual.norm": "context_Wo_ln",
+        "ffn_residual.norm": "ffn_ffn_ln",
+    },
+}
+"""Norms of a layer in nmt and in Marian, without the suffixes of gain and bias."""
+
+
 @dataclass(frozen=True)
 class Matrix:
     """A matrix of nmt, which may concatenate several of Marian, with its bias."""
@@ -31,53 +63,25 @@ class Matrix:
 
 def matrices(config: ModelConfig) -> Iterator[Matrix]:
     """Yield all matrices of encoder and decoder."""
-    for i in range(config.encoder_layers):
-        layer = f"encoder.{i}"
-        marian = f"encoder_l{i + 1}"
-        parts = {"qkv": "qkv"}
-        yield from _attention(f"{layer}.self_attention", parts, f"{marian}_self")
-        yield from _feed_forward(f"{layer}.feed_forward", f"{marian}_ffn")
-    for i in range(config.decoder_layers):
-        layer = f"decoder.{i}"
-        marian = f"decoder_l{i + 1}"
-        candidate = f"{marian}_rnn_W"
-        yield Matrix(f"{layer}.ssru.candidate", [candidate], [])
-        gate = f"{marian}_rnn_Wf"
-        gate_bias = f"{marian}_rnn_bf"
-        yield Matrix(f"{layer}.ssru.gate", [gate], [gate_bias])
-        parts = {"q": "q", "kv": "kv"}
-        yield from _attention(f"{layer}.cross_attention", parts, f"{marian}_context")
-        yield from _feed_forward(f"{layer}.feed_forward", f"{marian}_ffn")
-
-
-def _attention(name: str, parts: dict[str, str], marian: str) -> Iterator[Matrix]:
-    all_parts = parts | {"out": "o"}
-    for part, letters in all_parts.items():
-        weights = []
-        biases = []
-        for letter in letters:
-            weights.append(f"{marian}_W{letter}")
-            biases.append(f"{marian}_b{letter}")
-        yield Matrix(f"{name}.{part}", weights, biases)
-
-
-def _feed_forward(name: str, marian: str) -> Iterator[Matrix]:
-    for part, number in (("up", 1), ("down", 2)):
-        weight = f"{marian}_W{number}"
-        bias = f"{marian}_b{number}"
-        yield Matrix(f"{name}.{part}", [weight], [bias])
+    for name, marian, stack in _layers(config):
+        for part, letters in MATRICES[stack].items():
+            weights = [f"{marian}_{each}" for each in letters]
+            biases = []
+            if part != WITHOUT_BIAS:
+                biases = [weight.replace("_W", "_b") for weight in weights]
+            yield Matrix(f"{name}.{part}", weights, biases)
 
 
 def norms(config: ModelConfig) -> Iterator[tuple[str, str]]:
     """Yield the names of all norms in nmt and in Marian, without the suffixes of gain and bias."""
-    for i in range(config.encoder_layers):
-        layer = f"encoder.{i}"
-        marian = f"encoder_l{i + 1}"
-        yield f"{layer}.attention_residual.norm", f"{marian}_self_Wo_ln"
-        yield f"{layer}.ffn_residual.norm", f"{marian}_ffn_ffn_ln"
-    for i in range(config.decoder_layers):
-        layer = f"decoder.{i}"
-        marian = f"decoder_l{i + 1}"
-        yield f"{layer}.attention_residual.norm", f"{marian}_rnn_ffn_ln"
-        yield f"{layer}.cross_attention_residual.norm", f"{marian}_context_Wo_ln"
-        yield f"{layer}.ffn_residual.norm", f"{marian}_ffn_ffn_ln"
+    for name, marian, stack in _layers(config):
+        for part, marian_part in NORMS[stack].items():
+            yield f"{name}.{part}", f"{marian}_{marian_part}"
+
+
+def _layers(config: ModelConfig) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each layer in nmt and in Marian, and that of its stack."""
+    numbers = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
+    for stack, num_layers in numbers.items():
+        for i in range(num_layers):
+            yield f"{stack}.{i}", f"{stack}_l{i + 1}", stack

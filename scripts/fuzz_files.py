@@ -42,7 +42,7 @@ from nmt.model import marian_names
 from nmt.model.build import build_model
 from nmt.models import discovery
 from nmt.models.importers import import_model
-from nmt.models.importers.marian import NAMES
+from nmt.models.marian_layout import matrices, norms
 from nmt.runs import checkpoint, model_card, run_report
 from nmt.runs.checkpoint import META, WEIGHTS, Progress
 from nmt.text.tokenizer import Tokenizer
@@ -213,9 +213,23 @@ def _calibration(saved: Path) -> Calibration:
     )
 
 
-def _marian_weights(config: Config, vocab_size: int) -> dict[str, torch.Tensor]:
+def _marian_config() -> Config:
+    return config_io.load(None, [*SIZES, "model.norm_position=post", "model.output_bias=true"])
+
+
+def _marian_vocabulary(directory: Path, special: Sequence[str]) -> dict[str, int]:
+    """Write the tokenizers of a Marian model, and return its vocabulary."""
+    directory.mkdir(parents=True)
+    tokenizer = _tokenizer()
+    for name in ("source.spm", "target.spm"):
+        (directory / name).write_bytes(tokenizer.model)
+    texts = tokenizer.ids_to_pieces(range(4, len(tokenizer)))
+    return {piece: i for i, piece in enumerate([*special, *texts])}
+
+
+def _transformers_weights(vocab_size: int) -> dict[str, torch.Tensor]:
     """Return random weights by the names of Transformers."""
-    network = _network(config, vocab_size)
+    network = _network(_marian_config(), vocab_size)
     weights = {
         "model.shared.weight": network["embeddings.shared"],
         "final_logits_bias": torch.zeros(1, vocab_size),
@@ -229,18 +243,25 @@ def _marian_weights(config: Config, vocab_size: int) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _marian_files(
-    directory: Path, special: Sequence[str]
-) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
-    """Write the tokenizers of a Marian model, and return its vocabulary and weights."""
-    directory.mkdir(parents=True)
-    tokenizer = _tokenizer()
-    for name in ("source.spm", "target.spm"):
-        (directory / name).write_bytes(tokenizer.model)
-    texts = tokenizer.ids_to_pieces(range(4, len(tokenizer)))
-    ids = {piece: i for i, piece in enumerate([*special, *texts])}
-    config = config_io.load(None, [*SIZES, "model.norm_position=post", "model.output_bias=true"])
-    return ids, _marian_weights(config, len(ids))
+def _marian_weights(vocab_size: int) -> dict[str, torch.Tensor]:
+    """Return random weights by the names of Marian."""
+    config = _marian_config()
+    network = _network(config, vocab_size)
+    weights = {
+        "Wemb": network["embeddings.shared"],
+        "decoder_ff_logit_out_b": torch.zeros(1, vocab_size),
+    }
+    for matrix in matrices(config.model):
+        chunks = network[f"{matrix.name}.weight"].chunk(len(matrix.weights))
+        for target, chunk in zip(matrix.weights, chunks, strict=True):
+            weights[target] = chunk.t()
+        chunks = network[f"{matrix.name}.bias"].chunk(len(matrix.biases))
+        for target, chunk in zip(matrix.biases, chunks, strict=True):
+            weights[target] = chunk[None]
+    for name, target in norms(config.model):
+        weights[f"{target}_scale"] = network[f"{name}.weight"][None]
+        weights[f"{target}_bias"] = network[f"{name}.bias"][None]
+    return weights
 
 
 HUGGING_FACE_CONFIG = """{
@@ -254,14 +275,14 @@ TOKENIZER_CONFIG = '{"source_lang": "en", "target_lang": "de", "model_max_length
 
 def make_huggingface(directory: Path) -> Sample:
     """Write a MarianMT model of Hugging Face."""
-    ids, weights = _marian_files(directory, ("</s>", "<unk>", "<pad>"))
+    ids = _marian_vocabulary(directory, ("</s>", "<unk>", "<pad>"))
     (directory / "config.json").write_text(HUGGING_FACE_CONFIG)
     (directory / "vocab.json").write_text(json.dumps(ids))
     (directory / "generation_config.json").write_text('{"num_beams": 2}')
     (directory / "tokenizer_config.json").write_text(TOKENIZER_CONFIG)
     (directory / "data.json").write_text('{"max_source_length": 60}')
     (directory / "README.md").write_text("---\nlicense: [apache-2.0]\n---\n")
-    save_file(weights, directory / "model.safetensors")
+    save_file(_transformers_weights(len(ids)), directory / "model.safetensors")
     return Sample(directory, use_import)
 
 
@@ -283,22 +304,14 @@ MARIAN_OPTIONS = """{
 
 def make_marian(directory: Path) -> Sample:
     """Write a release of Marian."""
-    ids, weights = _marian_files(directory, ("</s>", "<unk>"))
+    ids = _marian_vocabulary(directory, ("</s>", "<unk>"))
     (directory / "vocab.yml").write_text(
         "".join(f"{json.dumps(piece)}: {i}\n" for piece, i in ids.items())
     )
     decoder = "models: [model.npz]\nvocabs: [vocab.yml, vocab.yml]\nbeam-size: 2\nnormalize: 1.0\n"
     (directory / "decoder.yml").write_text(decoder)
-    arrays = {
-        "Wemb": weights["model.shared.weight"],
-        "decoder_ff_logit_out_b": weights["final_logits_bias"],
-    }
-    for stack in ("encoder", "decoder"):
-        for name, part in NAMES.items():
-            tensor = weights.get(f"model.{stack}.layers.0.{part}")
-            if tensor is not None:
-                arrays[f"{stack}_l1_{name}"] = tensor.t() if tensor.ndim == 2 else tensor[None]
-    stored: dict[str, Any] = {name: tensor.numpy() for name, tensor in arrays.items()}
+    weights = _marian_weights(len(ids))
+    stored: dict[str, Any] = {name: tensor.numpy() for name, tensor in weights.items()}
     stored["special:model.yml"] = np.frombuffer(MARIAN_OPTIONS.encode() + b"\0", np.int8)
     np.savez(directory / "model.npz", **stored)
     return Sample(directory, use_import)

@@ -34,7 +34,10 @@ from nmt.export.common import Translate, greedy_translator, require_transformer
 from nmt.export.sentences import default_sentences, file_sentences
 from nmt.model.transformer import Transformer
 from nmt.models import importers, marian_binary
-from nmt.models.firefox_layout import (
+from nmt.models.importers.common import MASKED
+from nmt.models.importers.firefox import SHORTLISTS, name_pair
+from nmt.models.marian_binary import OPTIONS, Item, Quantized
+from nmt.models.marian_layout import (
     EMBEDDINGS,
     MAX_PAIR,
     MULTIPLIER,
@@ -44,9 +47,6 @@ from nmt.models.firefox_layout import (
     matrices,
     norms,
 )
-from nmt.models.importers.common import MASKED
-from nmt.models.importers.firefox import SHORTLISTS, name_pair
-from nmt.models.marian_binary import OPTIONS, Item, Quantized
 from nmt.runs.model_files import LoadedModel
 from nmt.search.shortlist import Shortlist
 from nmt.text.separate_tokenizer import SeparateTokenizer

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nmt.model.seq2seq import Seq2Seq
-from nmt.models.firefox_layout import MAX_PAIR
+from nmt.models.marian_layout import MAX_PAIR
 
 STACKED = {"qkv.weight": 3, "kv.weight": 2}
 """Number of matrices that a parameter concatenates, by the end of its name."""

@@ -29,11 +29,11 @@ from nmt.core.errors import NMTError, UsageError
 from nmt.export import firefox
 from nmt.model.build import build_model
 from nmt.models import importers, marian_binary
-from nmt.models.firefox_layout import EMBEDDINGS, MULTIPLIER, OUTPUT_BIAS, OUTPUT_MULTIPLIER
 from nmt.models.importers.common import MASKED
 from nmt.models.importers.firefox import IGNORED, SUPPORTED, name_pair
 from nmt.models.importers.firefox import SIZES as SIZE_OPTIONS
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
+from nmt.models.marian_layout import EMBEDDINGS, MULTIPLIER, OUTPUT_BIAS, OUTPUT_MULTIPLIER
 from nmt.runs import checkpoint
 from nmt.runs.model_files import LoadedModel
 from nmt.runs.quantization import MULTIPLIERS

@@ -43,7 +43,6 @@ from nmt.models import discovery
 from nmt.models import importers as imports
 from nmt.models.importers import import_model, origin
 from nmt.models.importers.common import MASKED, UNKNOWN_LANGUAGES
-from nmt.models.importers.marian import NAMES
 from nmt.runs import pretrained
 from nmt.text.separate_tokenizer import SeparateTokenizer
 from nmt.text.tokenizer import EOS, UNK
@@ -623,6 +622,13 @@ def _cut_legacy_pickle(directory: Path) -> None:
     _replace_weights(directory, content.getvalue()[:200])
 
 
+def _infinite_bias(directory: Path) -> None:
+    with np.load(directory / "model.npz") as loaded:
+        arrays = dict(loaded)
+    arrays["decoder_ff_logit_out_b"][0, 1] = np.inf
+    np.savez(directory / "model.npz", **arrays)
+
+
 def _damage_compressed_arrays(directory: Path) -> None:
     np.savez_compressed(directory / "model.npz", Wemb=np.arange(9999))
     content = bytearray((directory / "model.npz").read_bytes())
@@ -984,6 +990,27 @@ def test_models_lists_published_models_with_their_sources(tmp_path: Path) -> Non
     assert "write the code of the language: de" in nmt("models", "--src", "German").err
 
 
+PROJECTIONS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
+NAMES = {
+    f"{marian}_{kind}{letter}": f"{attention}.{projection}.{name}"
+    for marian, attention in (("self", "self_attn"), ("context", "encoder_attn"))
+    for letter, projection in PROJECTIONS.items()
+    for kind, name in (("W", "weight"), ("b", "bias"))
+} | {
+    "self_Wo_ln_scale": "self_attn_layer_norm.weight",
+    "self_Wo_ln_bias": "self_attn_layer_norm.bias",
+    "context_Wo_ln_scale": "encoder_attn_layer_norm.weight",
+    "context_Wo_ln_bias": "encoder_attn_layer_norm.bias",
+    "ffn_W1": "fc1.weight",
+    "ffn_b1": "fc1.bias",
+    "ffn_W2": "fc2.weight",
+    "ffn_b2": "fc2.bias",
+    "ffn_ffn_ln_scale": "final_layer_norm.weight",
+    "ffn_ffn_ln_bias": "final_layer_norm.bias",
+}
+"""Names of a layer's parameters in Marian and in Transformers."""
+
+
 def release(directory: Path, decoder: dict[str, Any] | None = None, **changes: Any) -> Path:
     """Write the model of `marian` as a Marian release next to it, and return its directory.
 
@@ -1171,6 +1198,7 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
         (lambda d: (d / "source.spm").unlink(), "BPE models are not supported"),
         (lambda d: (d / "model.npz").write_bytes(b"PK"), "model.npz is missing or damaged"),
         (_damage_compressed_arrays, "model.npz is missing or damaged"),
+        (_infinite_bias, "decoder_ff_logit_out_b has infinite or undefined values"),
         (lambda d: np.savez(d / "model.npz", Wemb=np.zeros(3)), "has no special:model.yml"),
     ],
 )

@@ -30,6 +30,7 @@ MASKED = -1e3
 """Output bias of tokens that are never generated. It is finite, because label smoothing sums all
 log-probabilities."""
 RETRY = "download the model again"
+OTHER_MODEL = "use another model"
 UNKNOWN_LANGUAGES = ("src", "tgt")
 """Language codes of a model whose files do not state them."""
 
@@ -132,7 +133,7 @@ def check_supported(options: Mapping[str, Any], supported: Mapping[str, Collecti
     for name, values in supported.items():
         if name in options and options[name] not in values:
             raise CheckpointError(
-                f"{name}={options[name]} of the model is not supported", "use another model"
+                f"{name}={options[name]} of the model is not supported", OTHER_MODEL
             )
 
 

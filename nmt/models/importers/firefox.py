@@ -20,9 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from nmt.core import untrusted_files
 from nmt.core.compression import zstd
@@ -31,17 +28,8 @@ from nmt.core.console import counted, log
 from nmt.core.errors import CheckpointError
 from nmt.core.paths import sha256
 from nmt.models import marian_binary
-from nmt.models.firefox_layout import (
-    EMBEDDINGS,
-    MULTIPLIER,
-    OUTPUT_BIAS,
-    OUTPUT_MULTIPLIER,
-    Matrix,
-    matrices,
-    norms,
-)
 from nmt.models.importers.common import (
-    MASKED,
+    OTHER_MODEL,
     RETRY,
     UNKNOWN_LANGUAGES,
     ImportedModel,
@@ -49,15 +37,16 @@ from nmt.models.importers.common import (
     check_supported,
     conversion_errors,
     join_vocabularies,
-    select_rows,
 )
 from nmt.models.importers.marian import SUPPORTED as MARIAN_OPTIONS
 from nmt.models.importers.marian import as_mapping
+from nmt.models.importers.marian_weights import SIZES, Converter, read_sizes
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
+from nmt.models.marian_layout import EMBEDDINGS
 from nmt.search.shortlist import MAX_BYTES as MAX_SHORTLIST_BYTES
 from nmt.search.shortlist import Shortlist
 from nmt.text.language_codes import NAMES, base_language
-from nmt.text.tokenizer import BOS, EOS, PAD, UNK, load_processor
+from nmt.text.tokenizer import EOS, UNK, load_processor
 
 PATTERN = "model*.bin*"
 SHORTLISTS = "lex*.s2t.bin*"
@@ -67,14 +56,6 @@ MAX_UNKNOWN = 5
 """Number of unknown options that are named."""
 MAX_LENGTH = 256
 """Firefox translates at most this number of tokens."""
-SIZES = {
-    "dim-emb": "dim",
-    "transformer-heads": "heads",
-    "transformer-dim-ffn": "ffn_dim",
-    "enc-depth": "encoder_layers",
-    "dec-depth": "decoder_layers",
-}
-"""Options of a model that state its size, with their names in nmt."""
 SUPPORTED: dict[str, tuple[Any, ...]] = MARIAN_OPTIONS | {
     "transformer-decoder-autoreg": ("rnn",),
     "dec-cell": ("ssru",),
@@ -119,7 +100,6 @@ IGNORED = (
 )
 """Options that change nothing in a supported model."""
 _DECOMPRESSORS: dict[str, Any] = {".gz": gzip.open, ".zst": zstd.open}
-OTHER_MODEL = "use another model"
 OWN_VOCABULARY = "use the vocabulary that was published with this model"
 _CODE = "([a-z]{2,3}(?:[-_][A-Z][A-Za-z]+)*)"
 _LANGUAGES = re.compile(rf"model\.{_CODE}-?{_CODE}\.")
@@ -138,7 +118,7 @@ def read(directory: Path) -> ImportedModel:
     vocabulary = _read_vocabulary(directory, items)
     with conversion_errors(file, f"the vocabulary of {directory}"):
         config = _model_config(options, items)
-        converter = _Converter(items, config, vocabulary)
+        converter = Converter(items, config, vocabulary)
         weights = converter.convert()
         shortlist = _read_shortlist(directory, vocabulary)
     src, tgt = _languages(file)
@@ -307,13 +287,8 @@ def _model_config(options: dict[str, Any], items: Mapping[str, Item]) -> ModelCo
     Raises:
         ValueError: an option is missing or out of range.
     """
-    missing = SIZES.keys() - options.keys()
-    if missing:
-        raise ValueError(f"it has no option {min(missing)}")
-    sizes = {name: options[name] for name in SIZES}
-    untrusted_files.check(sizes, dict[str, untrusted_files.Size])
     return ModelConfig(
-        **{SIZES[name]: size for name, size in sizes.items()},
+        **read_sizes(options),
         decoder="ssru",
         norm_position="post",
         norm_epsilon=1e-6,
@@ -323,136 +298,3 @@ def _model_config(options: dict[str, Any], items: Mapping[str, Item]) -> ModelCo
         target_bos=False,
         dropout=0.1,
     )
-
-
-class _Converter:
-    """Converts the items of a model to the weights of nmt, and collects the multipliers."""
-
-    def __init__(
-        self, items: Mapping[str, Item], config: ModelConfig, vocabulary: Vocabulary
-    ) -> None:
-        self.items = items
-        self.unused = {name for name in items if not name.endswith(MULTIPLIER)} - {OPTIONS}
-        self.config = config
-        self.vocabulary = vocabulary
-        self.weights: dict[str, Tensor] = {}
-        self.multipliers: dict[str, NDArray[np.float32]] = {}
-        """Of each matrix, as the native engine reads them; empty if the model is not calibrated."""
-
-    def convert(self) -> dict[str, Tensor]:
-        """Return the weights by the names of nmt.
-
-        Raises:
-            CheckpointError: the model has a parameter that is not supported.
-            ValueError: a parameter is missing or damaged.
-        """
-        for name, marian_name in norms(self.config):
-            self.weights[f"{name}.weight"] = self._vector(f"{marian_name}_scale")
-            self.weights[f"{name}.bias"] = self._vector(f"{marian_name}_bias")
-        for matrix in matrices(self.config):
-            parts_OI = [self._weight(each).T for each in matrix.weights]
-            if len({part_OI.shape[1] for part_OI in parts_OI}) > 1:
-                names = " and ".join(matrix.weights)
-                raise ValueError(f"the inputs of {names} have different widths")
-            self.weights[f"{matrix.name}.weight"] = torch.from_numpy(np.concatenate(parts_OI))
-            if matrix.biases:
-                vectors = [self._vector(each) for each in matrix.biases]
-                self.weights[f"{matrix.name}.bias"] = torch.cat(vectors)
-            self._collect_multipliers(matrix)
-        self._embeddings()
-        if self.unused:
-            raise CheckpointError(
-                f"the parameter {min(self.unused)} of the model is not supported", OTHER_MODEL
-            )
-        num_matrices = sum(1 for _ in matrices(self.config)) + 1
-        if len(self.multipliers) not in (0, num_matrices):
-            raise ValueError("some matrices are in int8, and others in float32")
-        return self.weights
-
-    def _collect_multipliers(self, matrix: Matrix) -> None:
-        """Keep the multipliers of a matrix, unless it is in float32."""
-        quantized = []
-        for name in matrix.weights:
-            item = self._item(name)
-            if not isinstance(item, Quantized):
-                return
-            quantized.append(item)
-        inputs = {self._multiplier(f"{each}{MULTIPLIER}") for each in matrix.weights}
-        if len(inputs) > 1:
-            names = " and ".join(matrix.weights)
-            raise ValueError(f"the inputs of {names} have different multipliers")
-        outputs = [np.full(len(each.values), each.multiplier) for each in quantized]
-        multipliers = np.concatenate([[*inputs], *outputs])
-        self.multipliers[f"{matrix.name}.weight"] = multipliers.astype(np.float32)
-
-    def _embeddings(self) -> None:
-        names = {"shared": EMBEDDINGS}
-        if not self.config.tie_embeddings:
-            names = {role: f"{stack}_Wemb" for role, stack in _STACKS.items()}
-        for role, name in names.items():
-            is_source = role == "source"
-            rows_V = self.vocabulary.source_rows_V if is_source else self.vocabulary.target_rows_V
-            table = torch.from_numpy(self._weight(name))
-            self.weights[f"embeddings.{role}"] = select_rows(table, rows_V)
-        self._output_bias(len(table))
-        item = self._item(name)
-        if isinstance(item, Quantized):
-            output_name = OUTPUT_MULTIPLIER if role == "shared" else f"{name}{MULTIPLIER}"
-            multipliers = np.full(1 + len(rows_V), item.multiplier, np.float32)
-            multipliers[0] = self._multiplier(output_name)
-            self.multipliers[f"embeddings.{role}"] = multipliers
-
-    def _output_bias(self, num_embeddings: int) -> None:
-        bias = self._vector(OUTPUT_BIAS)
-        if len(bias) != num_embeddings:
-            raise ValueError(f"{OUTPUT_BIAS} does not have a value for each embedding")
-        rows_V = self.vocabulary.target_rows_V
-        bias_V = select_rows(bias, rows_V)
-        bias_V[rows_V < 0] = MASKED
-        bias_V[[PAD, BOS]] = MASKED
-        self.weights["output_bias_V"] = bias_V
-
-    def _item(self, name: str) -> Item:
-        if name not in self.items:
-            raise ValueError(f"it has no {name}")
-        self.unused.discard(name)
-        return self.items[name]
-
-    def _weight(self, name: str) -> NDArray[np.float32]:
-        """Return a matrix in float32 as Marian has it: [inputs, outputs], or embeddings [V, D]."""
-        item = self._item(name)
-        if isinstance(item, Quantized):
-            weight = item.dequantize()
-            return weight if name.endswith(EMBEDDINGS) else weight.T
-        weight = _finite(name, item)
-        if weight.ndim != 2:
-            raise ValueError(f"{name} is not a matrix")
-        return weight
-
-    def _vector(self, name: str) -> Tensor:
-        vector = _finite(name, self._item(name))
-        return torch.from_numpy(vector.flatten())
-
-    def _multiplier(self, name: str) -> float:
-        """Return a multiplier of activations; two vocabularies have one that is quantized."""
-        item = self._item(name)
-        if isinstance(item, Quantized):
-            item = item.dequantize()
-        if isinstance(item, bytes) or item.size != 1:
-            raise ValueError(f"{name} is not a number")
-        multiplier = float(item.item())
-        marian_binary.check_multiplier(name, multiplier)
-        return multiplier
-
-
-def _finite(name: str, item: Item) -> NDArray[np.float32]:
-    """Return an item in float32, after checking its type and its values."""
-    if not isinstance(item, np.ndarray):
-        raise ValueError(f"{name} has the wrong type")
-    if not np.isfinite(item).all():
-        raise ValueError(f"{name} has infinite or undefined values")
-    return item
-
-
-_STACKS = {"source": "encoder", "target": "decoder", "output": "decoder"}
-"""Stacks whose embeddings each embedding of nmt has, in a model with two vocabularies."""

@@ -36,6 +36,7 @@ from nmt.core.untrusted_files import JsonObject, Number, Size
 from nmt.model.marian_names import LAYER
 from nmt.models.importers.common import (
     MASKED,
+    OTHER_MODEL,
     RETRY,
     UNKNOWN_LANGUAGES,
     ImportedModel,
@@ -223,7 +224,7 @@ def model_config(options: JsonObject, *, output_bias: bool) -> ModelConfig:
         encoder, decoder = options[f"encoder_{name}"], options[f"decoder_{name}"]
         if encoder != decoder:
             raise CheckpointError(
-                f"encoder_{name}={encoder} and decoder_{name}={decoder} differ", "use another model"
+                f"encoder_{name}={encoder} and decoder_{name}={decoder} differ", OTHER_MODEL
             )
         sizes[name] = encoder
     ties = (

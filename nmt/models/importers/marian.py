@@ -2,44 +2,41 @@
 
 A release is a directory or zip file with `decoder.yml`, which names the model (`.npz`) and the
 vocabularies (`.yml`, one per side), and the SentencePiece models `source.spm` and `target.spm`. The
-model contains the options of its training under the name `special:model.yml`. Its parameters are
-renamed to those of MarianMT in Transformers, and `nmt.models.importers.huggingface` converts them.
-Matrices are stored as [inputs, outputs].
+model contains the options of its training under the name `special:model.yml`. Matrices are stored
+as [inputs, outputs].
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from nmt.core import untrusted_files
 from nmt.core.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
 from nmt.core.errors import CheckpointError
 from nmt.core.paths import sha256
-from nmt.core.untrusted_files import MAX_CONFIG_BYTES, JsonObject
+from nmt.core.untrusted_files import MAX_CONFIG_BYTES, JsonObject, Number
 from nmt.models.importers.common import (
     MASKED,
+    OTHER_MODEL,
     RETRY,
     UNKNOWN_LANGUAGES,
     ImportedModel,
-    Weights,
     check_supported,
     conversion_errors,
     join_vocabularies,
     read_bytes,
 )
-from nmt.models.importers.huggingface import Id, Options, convert, model_config
+from nmt.models.importers.huggingface import ACTIVATIONS, Id
+from nmt.models.importers.marian_weights import Converter, read_sizes
+from nmt.models.marian_binary import OPTIONS
 from nmt.text.separate_tokenizer import SOURCE, TARGET
 from nmt.text.tokenizer import UNK
 
 DECODER = "decoder.yml"
-OPTIONS = "special:model.yml"
 MAX_LENGTH = 512
 """Maximum number of tokens, as in MarianMT: the releases do not state that of their training."""
 SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -69,33 +66,12 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 """Options of a Marian model with their supported values. Missing options have one of these values,
 too."""
-_PROJECTIONS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
-NAMES = {
-    f"{marian}_{kind}{letter}": f"{attention}.{projection}.{name}"
-    for marian, attention in (("self", "self_attn"), ("context", "encoder_attn"))
-    for letter, projection in _PROJECTIONS.items()
-    for kind, name in (("W", "weight"), ("b", "bias"))
-} | {
-    "self_Wo_ln_scale": "self_attn_layer_norm.weight",
-    "self_Wo_ln_bias": "self_attn_layer_norm.bias",
-    "context_Wo_ln_scale": "encoder_attn_layer_norm.weight",
-    "context_Wo_ln_bias": "encoder_attn_layer_norm.bias",
-    "ffn_W1": "fc1.weight",
-    "ffn_b1": "fc1.bias",
-    "ffn_W2": "fc2.weight",
-    "ffn_b2": "fc2.bias",
-    "ffn_ffn_ln_scale": "final_layer_norm.weight",
-    "ffn_ffn_ln_bias": "final_layer_norm.bias",
+DROPOUTS = {
+    "transformer-dropout": ("dropout", 0.1),
+    "transformer-dropout-attention": ("attention_dropout", 0.0),
+    "transformer-dropout-ffn": ("activation_dropout", 0.0),
 }
-"""Names of a layer's parameters in Marian and in Transformers."""
-TABLES = {
-    "Wemb": "model.shared.weight",
-    "encoder_Wemb": "model.encoder.embed_tokens.weight",
-    "decoder_Wemb": "model.decoder.embed_tokens.weight",
-    "decoder_ff_logit_out_b": "final_logits_bias",
-    "decoder_ff_logit_out_W": "lm_head.weight",
-    "decoder_ff_logit_out_Wt": "lm_head.weight",
-}
+"""Options of a Marian model with their names in nmt and their defaults."""
 
 
 class Decoder(TypedDict):
@@ -127,7 +103,8 @@ def read(directory: Path) -> ImportedModel:
             special,
         )
         config = _model_config(options)
-        weights = convert(Weights(file, _rename(arrays)), config, vocabulary)
+        items = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
+        weights = Converter(items, config, vocabulary).convert()
         if not decoder.get("allow-unk"):
             weights["output_bias_V"][UNK] = MASKED
         search = _search(decoder)
@@ -157,9 +134,7 @@ def _read_decoder(directory: Path) -> JsonObject:
     ):
         raise CheckpointError(f"{path} names no models and vocabs", RETRY)
     if len(decoder["models"]) != 1 or len(decoder["vocabs"]) != 2:
-        raise CheckpointError(
-            f"{directory} is not one model with two vocabularies", "use another model"
-        )
+        raise CheckpointError(f"{directory} is not one model with two vocabularies", OTHER_MODEL)
     if not (directory / SOURCE).exists():
         raise CheckpointError(
             f"{directory} has no {SOURCE}: BPE models are not supported",
@@ -176,7 +151,7 @@ def _search(decoder: Mapping[str, Any]) -> str:
         ValueError: an option is not a number.
     """
     if float(decoder.get("word-penalty", 0)):
-        raise CheckpointError("word-penalty of decoder.yml is not supported", "use another model")
+        raise CheckpointError("word-penalty of decoder.yml is not supported", OTHER_MODEL)
     beam_size = max(1, int(decoder.get("beam-size", 12)))
     length_penalty = float(decoder.get("normalize", 0))
     return (
@@ -192,9 +167,7 @@ def _read_model(file: Path) -> tuple[JsonObject, JsonObject]:
     except (OSError, ValueError):
         raise CheckpointError(f"{file} is missing or damaged", RETRY) from None
     if OPTIONS not in arrays:
-        raise CheckpointError(
-            f"{file} has no {OPTIONS}: it is not a Marian model", "use another model"
-        )
+        raise CheckpointError(f"{file} has no {OPTIONS}: it is not a Marian model", OTHER_MODEL)
     options = as_mapping(file, arrays.pop(OPTIONS).tobytes().rstrip(b"\0"))
     check_supported(options, SUPPORTED)
     return arrays, options
@@ -223,56 +196,21 @@ def as_mapping(path: Path, content: bytes, *, as_text: bool = False) -> JsonObje
 
 
 def _model_config(options: JsonObject) -> ModelConfig:
-    config = model_config(_model_options(options), output_bias=True)
-    return replace(config, position_encoding="sinusoidal_marian")
-
-
-def _model_options(options: JsonObject) -> JsonObject:
-    """Return the options of MarianMT in Transformers.
+    """Return the architecture.
 
     Raises:
-        KeyError: an option is missing.
-        ValueError: an option is not a number, or out of range.
+        ValueError: an option is missing, not a number, or out of range.
     """
-    ties = options.get("tied-embeddings-all", False)
-    model = {
-        "model_type": "marian",
-        "d_model": options["dim-emb"],
-        "encoder_layers": options["enc-depth"],
-        "decoder_layers": options["dec-depth"],
-        "activation_function": options.get("transformer-ffn-activation", "swish"),
-        "tie_word_embeddings": ties,
-        "share_encoder_decoder_embeddings": ties,
-        "dropout": options.get("transformer-dropout", 0.1),
-        "attention_dropout": options.get("transformer-dropout-attention", 0.0),
-        "activation_dropout": options.get("transformer-dropout-ffn", 0.0),
-    }
-    for stack in ("encoder", "decoder"):
-        model[f"{stack}_attention_heads"] = options["transformer-heads"]
-        model[f"{stack}_ffn_dim"] = options["transformer-dim-ffn"]
-    untrusted_files.check(model, Options)
-    return model
-
-
-def _rename(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the parameters by their names in Transformers, with matrices as [outputs, inputs].
-
-    Raises:
-        CheckpointError: a parameter is not part of a supported model.
-    """
-    renamed = {}
-    for name, array in arrays.items():
-        tensor = torch.from_numpy(np.array(array)).float()
-        if name in TABLES:
-            renamed[TABLES[name]] = tensor.t() if name == "decoder_ff_logit_out_W" else tensor
-            continue
-        stack, _, rest = name.partition("_l")
-        layer, _, part = rest.partition("_")
-        if not (layer.isdigit() and part in NAMES):
-            raise CheckpointError(
-                f"the parameter {name} of the model is not supported", "use another model"
-            )
-        is_matrix = tensor.ndim == 2 and tensor.shape[0] > 1
-        new_name = f"model.{stack}.layers.{int(layer) - 1}.{NAMES[part]}"
-        renamed[new_name] = tensor.t() if is_matrix else tensor.flatten()
-    return renamed
+    dropouts = {}
+    for marian_name, (name, default) in DROPOUTS.items():
+        dropouts[name] = options.get(marian_name, default)
+    untrusted_files.check(dropouts, dict[str, Number])
+    return ModelConfig(
+        **read_sizes(options),
+        **dropouts,
+        norm_position="post",
+        activation=ACTIVATIONS[options.get("transformer-ffn-activation", "swish")],
+        position_encoding="sinusoidal_marian",
+        tie_embeddings=bool(options.get("tied-embeddings-all", False)),
+        output_bias=True,
+    )

@@ -18,11 +18,11 @@ import math
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,6 @@ from nmt.runs.quantization import SCALE, Arrays, dequantize, scales
 if TYPE_CHECKING:  # inference does not require PyTorch
     from torch import Tensor
 
-
-T = TypeVar("T")
 FORMAT = 1
 """Version of the layout of run directories. Later versions are rejected."""
 USE_ANOTHER, RESTORE_FILE = (
@@ -367,13 +365,11 @@ def read_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    def load(path: Path) -> dict[str, Tensor]:
+    with _verified(checkpoint, name) as path:
         try:
             return load_file(path)
         except SafetensorError as error:
             raise ValueError(str(error)) from None
-
-    return _load_verified(checkpoint, name, load)
 
 
 def read_weights(checkpoint: Path) -> Arrays:
@@ -393,8 +389,7 @@ def read_stored_weights(checkpoint: Path) -> Arrays:
     Raises:
         CheckpointError: the file is missing or damaged.
     """
-
-    def load(path: Path) -> Arrays:
+    with _verified(checkpoint, WEIGHTS) as path:
         header, start = untrusted_files.read_safetensors_header(path)
         # Mapped rather than read, because a large model would be in memory twice. "c": changes stay
         # in memory.
@@ -402,8 +397,6 @@ def read_stored_weights(checkpoint: Path) -> Arrays:
         arrays = {name: _array(entry, content[start:]) for name, entry in header.items()}
         scales(arrays)  # raises an error if they do not fit
         return arrays
-
-    return _load_verified(checkpoint, WEIGHTS, load)
 
 
 def read_shapes(checkpoint: Path) -> dict[str, tuple[int, ...]]:
@@ -429,13 +422,15 @@ def _array(tensor: TensorEntry, content: NDArray[np.uint8]) -> NDArray[Any]:
     return array.astype(np.float32) if tensor["dtype"] == "F16" else array
 
 
-def _load_verified(checkpoint: Path, name: str, load: Callable[[Path], T]) -> T:
+@contextmanager
+def _verified(checkpoint: Path, name: str) -> Iterator[Path]:
+    """Yield the path of a file with the right checksum; see `_errors_of`."""
     path = checkpoint / name
     with _errors_of(path):
         untrusted_files.open_file(path).close()  # it is a regular file that can be opened
         if sha256(path) != read_meta(checkpoint)["sha256"][name]:
             raise CheckpointError(f"{path} is damaged: its checksum differs", USE_ANOTHER)
-        return load(path)
+        yield path
 
 
 def quarantine(run: Path, after: Path) -> None:

@@ -173,8 +173,7 @@ class _TrainingLoop:
         state.scores = {}
         if state.step % self.config.log_every == 0:
             self.stats.read()
-            means = self.stats.means()
-            self.stats.restart()
+            means = self.stats.end_period()
             if self.group.is_main:
                 self.metrics.write(self._position() | {"lr": self.trainer.lr, **means})
                 if not is_terminal():
@@ -317,29 +316,24 @@ class StatsReader:
             TrainingError: see `PendingStats.read`.
         """
         self._pending.append((step, pending))
-        self._read(self.max_pending)
+        self.read(self.max_pending)
 
-    def read(self) -> None:
-        """Read all statistics.
-
-        Raises:
-            TrainingError: see `PendingStats.read`.
-        """
-        self._read(0)
-
-    def means(self) -> dict[str, float]:
-        """Return the means of this period."""
-        return self._running.means()
-
-    def restart(self) -> None:
-        """Start a new period."""
+    def end_period(self) -> dict[str, float]:
+        """Return the means of this period, and start a new one."""
+        means = self._running.means()
         self._running = PeriodStats()
+        return means
 
     def exclude(self, seconds: float) -> None:
         """Leave out the time of a validation."""
         self._running.start_time += seconds
 
-    def _read(self, max_pending: int) -> None:
+    def read(self, max_pending: int = 0) -> None:
+        """Read all statistics, except those of the last `max_pending` updates.
+
+        Raises:
+            TrainingError: see `PendingStats.read`.
+        """
         while len(self._pending) > max_pending:
             step, pending = self._pending.popleft()
             stats = pending.read()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -47,8 +47,8 @@ from nmt.training.trainer import Trainer
 from nmt.training.word_distillation import find_teacher
 from nmt.translation.translator import Translator
 
-AFTER_TRAINING = {"average_last", "calibration_pairs", "loggers"}
-"""Options of `train` that can be set when a finished run is resumed."""
+AFTER_TRAINING = {"train.average_last", "train.calibration_pairs", "train.loggers"}
+"""Options that can be set when a finished run is resumed."""
 STOPPING = "stopping after this update, to save it; a second Ctrl-C stops at once, without saving"
 
 
@@ -384,14 +384,9 @@ def _check_finished_run(trainer: Trainer) -> None:
     would be wrong. Remove a calibration with other options, which is to be repeated."""
     run, config = trainer.run, trainer.config
     saved = config_io.load(run / "config.yaml")
-    names = {field.name for field in fields(saved.train)} - AFTER_TRAINING
-    changed = [
-        f"train.{name}"
-        for name in sorted(names)
-        if getattr(saved.train, name) != getattr(config.train, name)
-    ]
+    changed = {*config_io.changed_options("train", saved.train, config.train)} - AFTER_TRAINING
     if changed:
-        options = " and ".join(changed)
+        options = " and ".join(sorted(changed))
         is_complete = trainer.progress.step >= config.train.steps
         option = "train.steps" if is_complete else "train.patience"
         raise UsageError(f"{run} is finished, so {options} cannot change", f"increase {option}")

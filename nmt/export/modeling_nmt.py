@@ -161,49 +161,31 @@ class Residual(nn.Module):
         return self.norm(x + sublayer(x))
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
+class Layer(nn.Module):
+    """Self-attention, in the decoder cross-attention, then feed-forward."""
 
-    def __init__(self, config: NmtConfig) -> None:
+    def __init__(self, config: NmtConfig, *, is_decoder: bool) -> None:
         super().__init__()
         self.self_attention = Attention(config, is_cross=False)
-        self.feed_forward = FeedForward(config)
         self.attention_residual = Residual(config)
-        self.ffn_residual = Residual(config)
-
-    def forward(self, x_BSD: Tensor, mask: Tensor | None, angle_SX: Tensor | None) -> Tensor:
-        """Run the layer."""
-
-        def attend(x: Tensor) -> Tensor:
-            attention = self.self_attention
-            return attention.attend(*attention.project(x, angle_SX), mask)
-
-        return self.ffn_residual(self.attention_residual(x_BSD, attend), self.feed_forward)
-
-
-class DecoderLayer(nn.Module):
-    """Masked self-attention, cross-attention, then feed-forward."""
-
-    def __init__(self, config: NmtConfig) -> None:
-        super().__init__()
-        self.self_attention = Attention(config, is_cross=False)
-        self.cross_attention = Attention(config, is_cross=True)
+        if is_decoder:
+            self.cross_attention = Attention(config, is_cross=True)
+            self.cross_attention_residual = Residual(config)
         self.feed_forward = FeedForward(config)
-        self.attention_residual = Residual(config)
-        self.cross_attention_residual = Residual(config)
         self.ffn_residual = Residual(config)
 
     def forward(
         self,
         x_BTD: Tensor,
-        mask: Tensor,
+        mask: Tensor | None,
         angle_TX: Tensor | None,
-        memory_BSD: Tensor,
-        memory_mask: Tensor | None,
-        cache: Any,
-        index: int,
+        memory_BSD: Any = None,
+        memory_mask: Tensor | None = None,
+        cache: Any = None,
+        index: int = 0,
     ) -> Tensor:
-        """Run the layer on new target tokens; the cache has the earlier ones."""
+        """Run the layer on all source tokens, or on new target tokens; the cache has the earlier
+        ones."""
 
         def attend(x: Tensor) -> Tensor:
             q, k, v = self.self_attention.project(x, angle_TX)
@@ -224,7 +206,8 @@ class DecoderLayer(nn.Module):
             return attention.attend(q, k, v, memory_mask)
 
         x_BTD = self.attention_residual(x_BTD, attend)
-        x_BTD = self.cross_attention_residual(x_BTD, attend_to_source)
+        if memory_BSD is not None:
+            x_BTD = self.cross_attention_residual(x_BTD, attend_to_source)
         return self.ffn_residual(x_BTD, self.feed_forward)
 
 
@@ -250,10 +233,10 @@ class NmtForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             self.output_bias_V = nn.Parameter(torch.zeros(config.vocab_size))
         self.encoder = Layers()
         for _ in range(0, config.encoder_layers, config.layer_sharing):
-            self.encoder.append(EncoderLayer(config))
+            self.encoder.append(Layer(config, is_decoder=False))
         self.decoder = Layers()
         for _ in range(0, config.decoder_layers, config.layer_sharing):
-            self.decoder.append(DecoderLayer(config))
+            self.decoder.append(Layer(config, is_decoder=True))
         final = NORMS[config.norm] if config.norm_position == "pre" else nn.Identity
         self.encoder_norm = final(config.dim)
         self.decoder_norm = final(config.dim)

@@ -60,11 +60,24 @@ def default_test_set(data: DataConfig) -> TestSet:
 def corpus_test_set(spec: str, src: str, tgt: str, split: str = "test") -> TestSet:
     """Load the test split, or another one, of a corpus; see `open_split` for the arguments and
     errors."""
-    opened = open_split(spec, split, src, tgt)
-    test = _from_pairs(opened.name, list(opened.pairs()), opened.files)
-    if opened.references is None:
-        return test
-    return replace(test, references=reference_streams(list(opened.references())))
+    test = _from_split(open_split(spec, split, src, tgt))
+    if not test.sources:
+        raise _empty_error(test.name)
+    return test
+
+
+def _from_split(split: Split) -> TestSet:
+    """Return a split, which may be empty, as a test set."""
+    pairs = list(split.pairs())
+    sources = [source for source, _ in pairs]
+    references: References = [[target for _, target in pairs]]
+    if split.references and pairs:
+        references = reference_streams(list(split.references()))
+    return TestSet(split.name, sources, references, split.files)
+
+
+def _empty_error(name: object) -> DataError:
+    return DataError(f"the test set {name} is empty")
 
 
 def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
@@ -75,12 +88,14 @@ def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str | No
 
 def file_test_set(src: Path, refs: Sequence[Path], errors: str = "strict") -> TestSet:
     """Load a test set from a source file and one or more reference files, aligned by line."""
-    tests = []
+    references = []
     for ref in refs:
-        pairs = read_pairs(src, ref, errors=errors)
-        tests.append(_from_pairs(str(src), list(pairs)))
-    references = [test.references[0] for test in tests]
-    return TestSet(str(src), tests[0].sources, references, (src, *refs))
+        pairs = list(read_pairs(src, ref, errors=errors))
+        if not pairs:
+            raise _empty_error(src)
+        references.append([target for _, target in pairs])
+    sources = [source for source, _ in pairs]
+    return TestSet(str(src), sources, references, (src, *refs))
 
 
 def sample(test: TestSet, max_lines: int) -> TestSet:
@@ -194,13 +209,6 @@ def names_files(name: str) -> bool:
     return corpus in FILE_CORPORA
 
 
-def _from_pairs(name: str, pairs: list[tuple[str, str]], files: tuple[Path, ...] = ()) -> TestSet:
-    if not pairs:
-        raise DataError(f"the test set {name} is empty")
-    sources, reference = zip(*pairs, strict=True)
-    return TestSet(name, list(sources), [list(reference)], files)
-
-
 def files_of_name(name: str) -> tuple[Path, ...]:
     """Return the two files of SRC:TGT, or an empty tuple for other test set names."""
     src, colon, tgt = name.partition(":")
@@ -232,13 +240,7 @@ def load_test_set(name: str, languages: tuple[str, str], encoding_errors: str) -
 
 def split_test_pairs(split: Split) -> list[NamedPairs]:
     """Return name and pairs, for each reference, of a validation or test split."""
-    pairs = list(split.pairs())
-    if split.references is None or not pairs:
-        return [(split.name, pairs)]
-    sources = [source for source, _ in pairs]
-    references = list(split.references())
-    streams = reference_streams(references)
-    return pairs_by_reference(TestSet(split.name, sources, streams))
+    return pairs_by_reference(_from_split(split))
 
 
 def pairs_by_reference(test: TestSet) -> list[NamedPairs]:

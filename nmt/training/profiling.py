@@ -98,22 +98,14 @@ def search_batch_size(fits: Callable[[int], bool], smallest: int, largest: int) 
     if not fits(smallest):
         return 0
     fitting = smallest
-    too_large = 0
-    while fitting < largest and not too_large:
-        candidate = min(2 * fitting, largest)
+    too_large = 0  # not known yet
+    while fitting < largest and not 0 < too_large - fitting <= fitting // 8:
+        candidate = (fitting + too_large) // 2 if too_large else min(2 * fitting, largest)
         if fits(candidate):
             fitting = candidate
         else:
             too_large = candidate
-    if not too_large:
-        return fitting
-    while too_large - fitting > fitting // 8:
-        middle = (fitting + too_large) // 2
-        if fits(middle):
-            fitting = middle
-        else:
-            too_large = middle
-    return max(smallest, int(SAFETY_MARGIN * fitting))
+    return max(smallest, int(SAFETY_MARGIN * fitting)) if too_large else fitting
 
 
 def _train_worst_case(trainer: Trainer) -> None:

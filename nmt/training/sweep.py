@@ -18,13 +18,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from nmt.core import runtime
 from nmt.core.config import FINE_TUNING, Config, config_io
 from nmt.core.console import IN_SWEEP, counted, format_duration, log
 from nmt.core.errors import UsageError
 from nmt.core.paths import append_line, locked, make_directory, write_text
+from nmt.core.untrusted_files import JsonObject, matches, read_record
 from nmt.data.sources import open_split
 from nmt.runs import run_report
 from nmt.runs.sweep_results import (
@@ -42,6 +43,13 @@ from nmt.training.stopping import StopSignal, handle_stop_signals
 
 TRAINED = ".trained"
 """File in a run whose training is complete; its evaluation may have failed."""
+
+
+class _SavedSweep(TypedDict):
+    """The parts of `sweep.json` that every sweep has."""
+
+    config: str
+    grid: JsonObject
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
@@ -236,14 +244,10 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
         "sha256": hashlib.sha256(base.encode()).hexdigest()
     }
     if path.exists():
-        try:
-            saved: dict[str, Any] = {"precision": "auto"}  # of sweeps that do not state it
-            saved |= json.loads(path.read_text(encoding="utf-8"))
-            is_same_grid = [*saved["grid"].keys()] == [*current["grid"]]
-            saved["config"]
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise UsageError(f"{path} is damaged", f"restore it, or {CHOOSE_RUN}") from None
-        if not is_same_grid:
+        saved = {"precision": "auto"} | read_record(path)  # sweeps need not state it
+        if not matches(saved, _SavedSweep):
+            raise UsageError(f"{path} is damaged", f"restore it, or {CHOOSE_RUN}")
+        if [*saved["grid"]] != [*current["grid"]]:
             problem = "contains a sweep with other options in --grid, or in another order"
             raise UsageError(
                 f"{directory} {problem}", f"only their values may change; {CHOOSE_RUN}"

@@ -86,6 +86,11 @@ class MetricResult:
             return -1
         return int((self.second_score > self.first_score) != (self.name in LOWER_IS_BETTER))
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as JSON data; see `Comparison.as_dict`."""
+        derived = {"better": self.better, "human_agreement": self.human_agreement}
+        return asdict(self) | derived
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -131,11 +136,7 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON data. `better` is 0 for the first system, 1 for the second,
         -1 for neither; `human_agreement` is null where it is unknown."""
-        data = asdict(self)
-        for entry, metric in zip(data["metrics"], self.metrics, strict=True):
-            entry["better"] = metric.better
-            entry["human_agreement"] = metric.human_agreement
-        return data
+        return asdict(self) | {"metrics": [metric.as_dict() for metric in self.metrics]}
 
     def page(self) -> str:
         """Return the comparison as a self-contained HTML page."""

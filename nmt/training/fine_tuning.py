@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nmt.core.config import Config
@@ -130,10 +130,7 @@ class _Result:
 
     def record(self) -> JsonObject:
         """Return the entry of `comparison.json`."""
-        metrics = []
-        for metric in self.metrics:
-            agreement = {"human_agreement": metric.human_agreement}
-            metrics.append(asdict(metric) | {"p": metric.p, "better": metric.better} | agreement)
+        metrics = [metric.as_dict() | {"p": metric.p} for metric in self.metrics]
         return {"test": self.test.name, "lines": len(self.test.sources), "metrics": metrics}
 
 

@@ -51,10 +51,10 @@ class Sweep:
             options = zip(self.grid, values, strict=True)
             yield dict(options)
 
-    def runs(self) -> Iterator[tuple[Options, int]]:
-        """Yield the options and the seed of each run; the seeds of a combination are
-        consecutive."""
-        return itertools.product(self.combinations(), self.seeds)
+    def runs(self) -> Iterator[RunResult]:
+        """Yield each run, without results; the seeds of a combination are consecutive."""
+        for options, seed in itertools.product(self.combinations(), self.seeds):
+            yield RunResult(run_name(options, seed), options, seed)
 
 
 class _Plan(TypedDict):
@@ -66,7 +66,7 @@ class _Plan(TypedDict):
 
 @dataclass(frozen=True)
 class RunResult:
-    """Result of a run."""
+    """A run and its result."""
 
     name: str
     options: dict[str, str]
@@ -139,10 +139,7 @@ def _planned_runs(directory: Path) -> dict[str, Options]:
     num_combinations = math.prod(map(len, sweep.grid.values()))
     if num_combinations * len(seeds) > MAX_RUNS:
         return {}
-    runs: dict[str, Options] = {}
-    for options, seed in sweep.runs():
-        runs[run_name(options, seed)] = options
-    return runs
+    return {run.name: run.options for run in sweep.runs()}
 
 
 def assignments(options: Options) -> list[str]:

@@ -31,11 +31,9 @@ from nmt.runs import run_report
 from nmt.runs.sweep_results import (
     RESULTS,
     SWEEP_FILE,
-    Options,
     RunResult,
     Sweep,
     read_results,
-    run_name,
 )
 from nmt.training import configs
 from nmt.training.run_directory import CHOOSE_RUN, LOCK
@@ -124,30 +122,24 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
         lines = [json.dumps(asdict(result)) + "\n" for result in finished.values()]
         write_text(directory / RESULTS, "".join(lines))  # failed runs are repeated
         remaining = []
-        for options, seed in sweep.runs():
-            name = run_name(options, seed)
-            if name in finished:
-                yield finished[name]
+        for run in sweep.runs():
+            if run.name in finished:
+                yield finished[run.name]
             else:
-                remaining.append((options, seed))
+                remaining.append(run)
         progress = _Progress(sweep, len(remaining), finished.values())
         num_runs = counted(progress.num_runs, "run")
         log(f"{len(remaining):,} of {num_runs} remaining in {directory}")
-        for options, seed in remaining:
-            yield _make_run(sweep, directory, options, seed, progress, stop)
+        for run in remaining:
+            yield _make_run(sweep, directory, run, progress, stop)
 
 
 def _make_run(
-    sweep: Sweep,
-    directory: Path,
-    options: Options,
-    seed: int,
-    progress: _Progress,
-    stop: StopSignal,
+    sweep: Sweep, directory: Path, run: RunResult, progress: _Progress, stop: StopSignal
 ) -> RunResult:
-    log(f"{progress}: {run_name(options, seed)}")
+    log(f"{progress}: {run.name}")
     start = time.monotonic()
-    result = _train_and_evaluate(sweep, directory, options, seed, stop)
+    result = _train_and_evaluate(sweep, directory, run, stop)
     append_line(directory / RESULTS, json.dumps(asdict(result)))
     progress.add(result, time.monotonic() - start)
     return result
@@ -186,7 +178,7 @@ class _Progress:
 
 def _check(sweep: Sweep, directory: Path) -> None:
     """Check the names, the configs and the test sets of all runs, before anything is trained."""
-    names = Counter(run_name(options, seed) for options, seed in sweep.runs())
+    names = Counter(run.name for run in sweep.runs())
     for name, count in names.items():
         if count > 1:
             raise UsageError(
@@ -204,18 +196,16 @@ def _check(sweep: Sweep, directory: Path) -> None:
     finished = _finished(directory)
     tests = set()
     names_of_configs: dict[Config, str] = {}
-    for options, seed in sweep.runs():
-        overrides = _overrides(sweep, options, seed)
-        config = configs.load_checked(sweep.config, overrides)
+    for run in sweep.runs():
+        config = configs.load_checked(sweep.config, _overrides(sweep, run))
         data = config.data
-        name = run_name(options, seed)
-        first_name = names_of_configs.setdefault(config, name)
-        if first_name != name:
+        first_name = names_of_configs.setdefault(config, run.name)
+        if first_name != run.name:
             raise UsageError(
-                f"--grid contains a duplicate value: {first_name} and {name} are the same",
+                f"--grid contains a duplicate value: {first_name} and {run.name} are the same",
                 "use --seeds to repeat runs",
             )
-        if name not in finished:
+        if run.name not in finished:
             tests.add((data.test or data.train[0], "test", data.src, data.tgt))
     for test in tests:
         open_split(*test)
@@ -226,8 +216,9 @@ def _finished(directory: Path) -> dict[str, RunResult]:
     return {result.name: result for result in read_results(directory) if not result.exit_code}
 
 
-def _overrides(sweep: Sweep, options: Options, seed: int) -> list[str]:
-    return [*sweep.common, *(f"{key}={value}" for key, value in options.items()), f"seed={seed}"]
+def _overrides(sweep: Sweep, run: RunResult) -> list[str]:
+    options = [f"{key}={value}" for key, value in run.options.items()]
+    return [*sweep.common, *options, f"seed={run.seed}"]
 
 
 def _check_and_save(sweep: Sweep, directory: Path) -> None:
@@ -269,45 +260,44 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
 
 
 def _train_and_evaluate(
-    sweep: Sweep, directory: Path, options: Options, seed: int, stop: StopSignal
+    sweep: Sweep, directory: Path, run: RunResult, stop: StopSignal
 ) -> RunResult:
-    """Train and evaluate a run, and return its result.
+    """Train and evaluate a run, and return it with its result.
 
     Raises:
         KeyboardInterrupt: a signal stopped it.
     """
-    result = RunResult(run_name(options, seed), dict(options), seed)
-    run = directory / result.name
-    if not (run / TRAINED).exists():
-        exit_code = _run_command(_training_command(sweep, run, options, seed), stop)
+    path = directory / run.name
+    if not (path / TRAINED).exists():
+        exit_code = _run_command(_training_command(sweep, path, run), stop)
         if exit_code:
-            return replace(result, exit_code=exit_code)
-        (run / TRAINED).touch()
-    evaluation = ["evaluate", "--model", str(run), "--bleu", "--chrf", "--device", sweep.device]
+            return replace(run, exit_code=exit_code)
+        (path / TRAINED).touch()
+    evaluation = ["evaluate", "--model", str(path), "--bleu", "--chrf", "--device", sweep.device]
     exit_code = _run_command(evaluation, stop)
     if exit_code:
-        return replace(result, exit_code=exit_code)
-    report = max((run / "eval").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-    info = run_report.collect(run)
+        return replace(run, exit_code=exit_code)
+    report = max((path / "eval").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    info = run_report.collect(path)
     scores = dict(info["best"]["validation"])
     scores.pop("best_metric_value", None)
     for score in json.loads(report.read_text("utf-8"))["scores"]:
         scores[score["name"]] = score["value"]
     training = info["training"]
-    return replace(result, updates=training["updates"], hours=training["hours"], scores=scores)
+    return replace(run, updates=training["updates"], hours=training["hours"], scores=scores)
 
 
-def _training_command(sweep: Sweep, run: Path, options: Options, seed: int) -> list[str]:
-    command = ["train", "--run", str(run), "--device", sweep.device]
+def _training_command(sweep: Sweep, path: Path, run: RunResult) -> list[str]:
+    command = ["train", "--run", str(path), "--device", sweep.device]
     command += ["--precision", sweep.precision]
-    if (run / "config.yaml").exists():
+    if (path / "config.yaml").exists():
         command += ["--resume"]
     else:
         command += ["--config", sweep.config]
-        for override in _overrides(sweep, options, seed):
+        for override in _overrides(sweep, run):
             command += ["--set", override]
     if sweep.time_limit is not None:
-        command += ["--time-limit", f"{_remaining_seconds(sweep.time_limit, run)}s"]
+        command += ["--time-limit", f"{_remaining_seconds(sweep.time_limit, path)}s"]
     return command
 
 

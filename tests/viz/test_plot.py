@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from commandline import CommandLine
 
 from nmt.core.errors import UsageError
 from nmt.model.positions import POSITION_ENCODINGS, EncodingTable, PositionEncoding, StackSpec
-from nmt.runs.sweep_results import RESULTS, SWEEP_FILE, RunResult, Sweep, run_name
+from nmt.runs.sweep_results import RESULTS, SWEEP_FILE, Sweep
 from nmt.viz import position_plots as positions
 from nmt.viz import sweep_plots
 from nmt.viz.learning_curves import (
@@ -158,11 +158,11 @@ def sweep(directory: Path, steps: tuple[int, ...] = (1, 2)) -> Path:
     plan = Sweep("quickstart", (), {"train.schedule": [*LR]}, (1, 2))
     (directory / SWEEP_FILE).write_text(json.dumps(asdict(plan)))
     lines = []
-    for options, seed in plan.runs():
-        name = run_name(options, seed)
-        lr = LR[options["train.schedule"]] * seed
-        log(directory / name, *(json.dumps({"step": step, "lr": lr * step}) for step in steps))
-        result = RunResult(name, dict(options), seed, 2, 0.1, {"BLEU": lr, "valid_loss": lr})
+    for run in plan.runs():
+        lr = LR[run.options["train.schedule"]] * run.seed
+        log(directory / run.name, *(json.dumps({"step": step, "lr": lr * step}) for step in steps))
+        scores = {"BLEU": lr, "valid_loss": lr}
+        result = replace(run, updates=2, hours=0.1, scores=scores)
         lines.append(json.dumps(asdict(result)) + "\n")
     (directory / RESULTS).write_text("".join(lines))
     return directory

@@ -8,7 +8,6 @@ each logger, with which a resumed run continues its record on the server.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import logging
 import os
@@ -19,11 +18,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from nmt.core.config import Config
+from nmt.core.config import Config, config_io
 from nmt.core.console import log
 from nmt.core.errors import NMTError, UsageError
 from nmt.core.packages import require_package
@@ -342,10 +342,11 @@ class MetricsLogger:
         self.run = run
         self._workers = []
         specs = config.train.loggers if is_main else ()
+        options = {name: attrgetter(name)(config) for name in config_io.OPTION_TYPES}
         ids = _LoggerIds(run)
         for spec, logger in parse_loggers(specs).items():
             worker = _LoggerThread(spec, logger, ids)
-            worker.start_record(RunRecord(run, step, _flatten(config), ids.get(spec)))
+            worker.start_record(RunRecord(run, step, options, ids.get(spec)))
             if not ids.get(spec):
                 for values in read_records(run / METRICS):
                     worker.log(values)
@@ -461,17 +462,6 @@ class _LoggerThread:
         self._has_warned = True
         hint = hint or f"{METRICS} has all values"
         log(f"warning: {self.name} {problem}; training continues; hint: {hint}")
-
-
-def _flatten(config: Config) -> dict[str, Any]:
-    """Return the options of a config by their full names."""
-    options: dict[str, Any] = {}
-    for name, value in dataclasses.asdict(config).items():
-        if isinstance(value, dict):
-            options |= {f"{name}.{key}": option for key, option in value.items()}
-        else:
-            options[name] = value
-    return options
 
 
 def _scalars(values: Mapping[str, Any]) -> dict[str, float]:

@@ -301,7 +301,9 @@ class LowPrecisionCopy:
     def __init__(self, model: Transformer) -> None:
         self.model = model
         if dtype := model.compute_dtype:
-            self.model = _copy_without(model, _shared_parameters(model))
+            cast = {id(p) for module in _cast_modules(model) for p in module.parameters()}
+            memo: dict[int, Any] = {id(p): p for p in model.parameters() if id(p) not in cast}
+            self.model = copy.deepcopy(model, memo)  # but for what the memo has
             for module in _cast_modules(self.model):
                 module.to(dtype)
         self._originals: list[Tensor] = []
@@ -328,14 +330,3 @@ def _cast_modules(model: Transformer) -> list[nn.Module]:
     """Return the modules of layers whose weights are used in the dtype of their input."""
     modules = [*model.encoder.modules(), *model.decoder.modules()]
     return [module for module in modules if isinstance(module, Linear | LayerNorm)]
-
-
-def _shared_parameters(model: Transformer) -> list[nn.Parameter]:
-    cast = {id(p) for module in _cast_modules(model) for p in module.parameters()}
-    return [parameter for parameter in model.parameters() if id(parameter) not in cast]
-
-
-def _copy_without(model: Transformer, shared: list[nn.Parameter]) -> Transformer:
-    """Return a copy that shares some parameters with the original."""
-    memo: dict[int, Any] = {id(parameter): parameter for parameter in shared}
-    return copy.deepcopy(model, memo)

@@ -79,7 +79,8 @@ def export(loaded: LoadedModel, directory: Path, *, calibrate_with: str = "") ->
         DataError: the file cannot be read, or is empty.
     """
     model = require_transformer(loaded, "Firefox", SUPPORTED)
-    _check(loaded)
+    vocabulary = _Vocabulary.of(loaded.tokenizer)
+    _check(loaded, vocabulary)
     require_package("fxtranslate", "fxtranslate")  # used by the verification
     if calibrate_with:
         name, sentences = file_sentences(Path(calibrate_with), loaded)
@@ -88,7 +89,6 @@ def export(loaded: LoadedModel, directory: Path, *, calibrate_with: str = "") ->
     log(f"calibrating with {len(sentences)} sentences of {name}")
     multipliers = calibrate(model, loaded.tokenizer, sentences)
     pair = name_pair(loaded.config.data.src, loaded.config.data.tgt)
-    vocabulary = _Vocabulary.of(loaded.tokenizer)
     content = marian_binary.write(_items(model, multipliers, vocabulary.ids_F))
     (directory / f"model.{pair}.intgemm.alphas.bin").write_bytes(content)
     (directory / f"vocab.{pair}.spm").write_bytes(vocabulary.model)
@@ -121,10 +121,9 @@ class _Vocabulary:
         return cls(tokenizer.source, np.array(tokenizer.ids_of_model()))
 
 
-def _check(loaded: LoadedModel) -> None:
+def _check(loaded: LoadedModel, vocabulary: _Vocabulary) -> None:
     """Raise a UsageError for options that every other export supports."""
     config = loaded.config.model
-    vocabulary = _Vocabulary.of(loaded.tokenizer)
     model_type = Tokenizer(vocabulary.model).model_type
     required = {"norm_position": "post", "tie_embeddings": True, "layer_sharing": 1}
     for name, value in required.items():

@@ -27,7 +27,7 @@ from nmt.evaluate.test_sets import (
 )
 from nmt.models import discovery
 from nmt.runs import checkpoint, run_report
-from nmt.runs.model_files import ModelFiles
+from nmt.runs.model_files import LIMITS, ModelFiles
 from nmt.training.trainer import validation_set
 from nmt.translation.translator import Translator
 
@@ -38,7 +38,6 @@ tests."""
 RESAMPLES = 1000
 """Bootstrap resamples of the significance tests."""
 COLUMNS = ["test set", "sentences", "metric", "start", "tuned", "difference", "p", "better"]
-LIMITS = ("max_source_length", "max_sentences_per_line")
 
 
 def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:

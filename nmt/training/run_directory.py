@@ -10,11 +10,11 @@ from pathlib import Path
 
 from nmt.core import runtime
 from nmt.core.config import Config, config_io
-from nmt.core.errors import CheckpointError, TrainingError, UsageError
+from nmt.core.errors import TrainingError, UsageError
 from nmt.core.paths import locked, make_directory, write_text
 from nmt.core.registry import parse
 from nmt.core.untrusted_files import JsonObject, read_record
-from nmt.runs import checkpoint
+from nmt.runs import checkpoint, run_report
 
 LOCK = ".lock"
 """Lock file of the process that trains in a run directory."""
@@ -103,9 +103,10 @@ def saved_precision(run: Path, device: str) -> str:
     """Return the precision of a run, the default when it is resumed; `auto` without a checkpoint or
     on a device type that does not support it.
     """
-    for path in reversed(checkpoint.checkpoints(run)):
-        with suppress(CheckpointError, UsageError):
-            precision = runtime.precision_name(checkpoint.read_progress(path).precision)
+    last = run_report.last_progress(run)
+    if last:
+        with suppress(UsageError):
+            precision = runtime.precision_name(last.precision)
             runtime.check_precision(precision, device)
             return precision
     return "auto"

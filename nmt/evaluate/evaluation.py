@@ -34,11 +34,9 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the evaluation as JSON data."""
-        return {
-            "test": self.test,
-            "lines": self.lines,
-            "scores": [asdict(score) for score in self.scores],
-        }
+        data = asdict(self)
+        del data["report"]
+        return data
 
 
 def translate_test_set(translator: Translator, test: TestSet, search: str) -> list[str]:
@@ -79,9 +77,8 @@ def evaluate(
     make_directory(output, "choose another directory with --output")  # fail before translating
     comet_scores = comet_segments(comet) if comet else None
     hypotheses = translate_test_set(translator, test, search)
-    scores = []
-    for spec in metrics:
-        scores.append(score(spec, test.sources, hypotheses, test.references, resamples=resamples))
+    lines = (test.sources, hypotheses, test.references)
+    scores = [score(spec, *lines, resamples=resamples) for spec in metrics]
     if comet_scores:
         values = comet_scores(test.sources, hypotheses, test.first_references)
         scores.append(Score("COMET", 100 * sum(values) / len(values), f"model:{comet}"))

@@ -7,6 +7,7 @@ tokens of nearly equal probability.
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -56,9 +57,7 @@ class Verification:
     @property
     def num_identical(self) -> int:
         """Number of identical translations."""
-        return sum(
-            a == b for a, b in zip(self.nmt.translations, self.exported.translations, strict=True)
-        )
+        return sum(map(operator.eq, self.nmt.translations, self.exported.translations))
 
     @property
     def agreement(self) -> float:
@@ -77,9 +76,8 @@ class Verification:
 
     def first_difference(self) -> str:
         """Describe the first sentence with different translations; empty: there is none."""
-        for i, source in enumerate(self.sources):
-            a = self.nmt.translations[i]
-            b = self.exported.translations[i]
+        translations = zip(self.nmt.translations, self.exported.translations, strict=True)
+        for source, (a, b) in zip(self.sources, translations, strict=True):
             if a != b:
                 return f"'{source}' is '{a}' in nmt, but '{b}' in the exported model"
         return ""

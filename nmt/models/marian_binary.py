@@ -140,11 +140,7 @@ def read(content: bytes) -> dict[str, Item]:
 
 
 def _read_names(reader: _Reader, entries: Sequence[_Entry]) -> list[str]:
-    names: list[str] = []
-    for entry in entries:
-        encoded_name = bytes(reader.take(entry.name_length))
-        name = _decode_name(encoded_name)
-        names.append(name)
+    names = [_decode_name(reader.take(entry.name_length)) for entry in entries]
     if len({*names}) < len(names):
         raise ValueError("two items have the same name")
     return names
@@ -161,9 +157,9 @@ def _read_shapes(reader: _Reader, entries: Sequence[_Entry]) -> list[tuple[int, 
     return shapes
 
 
-def _decode_name(encoded_name: bytes) -> str:
+def _decode_name(encoded_name: memoryview) -> str:
     try:
-        name = encoded_name.rstrip(b"\0").decode("ascii")
+        name = bytes(encoded_name).rstrip(b"\0").decode("ascii")
     except UnicodeDecodeError:
         raise ValueError("the name of an item is damaged") from None
     if not name.isprintable():

@@ -72,17 +72,14 @@ def _missing_for_gpu() -> str:
     return "" if header.is_file() else f"the headers of Python ({header})"
 
 
-def _has_compiler(device: torch.device) -> bool:
-    """Return whether torch.compile works on a GPU."""
-    return not _missing_for_gpu() and torch.cuda.get_device_capability(device) >= MIN_CAPABILITY
-
-
 def compiles(part: str, config: TrainConfig, device: torch.device, *, packed: bool) -> bool:
-    """Return whether an update compiles a part."""
+    """Return whether an update compiles a part; `auto` does so on a GPU where torch.compile
+    works."""
     if part in config.compile:
         return True
-    is_auto = "auto" in config.compile and packed and device.type == "cuda"
-    return is_auto and _has_compiler(device)
+    if "auto" not in config.compile or not packed or device.type != "cuda":
+        return False
+    return not _missing_for_gpu() and torch.cuda.get_device_capability(device) >= MIN_CAPABILITY
 
 
 def loss_function(config: TrainConfig, device: torch.device, *, packed: bool) -> LogitsLoss:

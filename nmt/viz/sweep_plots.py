@@ -62,9 +62,8 @@ def draw(sweeps: Sequence[Path], output: Path, score: str, *, join: bool = False
         widths = [max(3.0, 1.0 + 0.45 * len(group)) for group in groups]
         figure = figures.figure(output, 0.5 + sum(widths), 3.6)
         grid = figure.subplots(1, len(groups), squeeze=False, width_ratios=widths)
-        for each, group in zip(grid[0], groups, strict=True):
+        for each, group, sweep in zip(grid[0], groups, sweeps, strict=True):
             _draw_panel(each, group)
-        for each, sweep in zip(grid[0], sweeps, strict=True):
             title = sweep.resolve().name.replace("_", " ")
             each.set_title(title, parse_math=False)
         panel = grid[0][0]

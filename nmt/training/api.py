@@ -10,7 +10,7 @@ from nmt.core.config import Config
 from nmt.core.errors import UsageError
 from nmt.runs import checkpoint
 from nmt.training import configs, session
-from nmt.training.loop import Callbacks, OnUpdate, OnValidation
+from nmt.training.loop import Callback, Callbacks
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ def train(
     precision: str = "auto",
     time_limit: float | None = None,
     auto_batch_size: bool = False,
-    on_update: OnUpdate | None = None,
-    on_validation: OnValidation | None = None,
+    on_update: Callback | None = None,
+    on_validation: Callback | None = None,
 ) -> TrainingResult:
     """Train a model in the directory `run`, as `nmt train` does.
 

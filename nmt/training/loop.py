@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nmt.core.console import format_duration, is_terminal, log, progress
@@ -22,8 +23,7 @@ EXCHANGE_SECONDS = 0.25
 millisecond."""
 
 
-OnUpdate = Callable[[int, dict[str, float]], object]
-OnValidation = Callable[[int, dict[str, float]], object]
+Callback = Callable[[int, dict[str, float]], object]
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Callbacks:
     """Functions that rank 0 calls with the number of an update, and its statistics or the scores
     after it. One that returns False ends the training."""
 
-    on_update: OnUpdate | None = None
-    on_validation: OnValidation | None = None
+    on_update: Callback | None = None
+    on_validation: Callback | None = None
 
 
 NO_CALLBACKS = Callbacks()
@@ -94,7 +94,7 @@ class _TrainingLoop:
         num_final_validations += config.calibration_pairs > 0
         self.budget = TimeBudget(time_limit, trainer.progress, num_final_validations)
         self.callbacks = callbacks
-        on_update = self._call_on_update if callbacks.on_update and self.group.is_main else None
+        on_update = partial(self._call, callbacks.on_update)
         self.stats = StatsReader(trainer.device.type == "cuda", on_update)
         self.is_ended = False
         """Whether a callback has ended the training."""
@@ -195,17 +195,10 @@ class _TrainingLoop:
         else:
             log("training has already stopped early; increase train.patience to continue")
 
-    def _call_on_update(self, step: int, stats: dict[str, float]) -> None:
-        assert self.callbacks.on_update
-        if self.callbacks.on_update(step, stats) is False:
-            self.is_ended = True
-
-    def _call_on_validation(self, scores: dict[str, float]) -> None:
-        """Call the callback, and let all ranks know whether it ends the training."""
-        if self.callbacks.on_validation and self.group.is_main:
-            step = self.state.step
-            self.is_ended |= self.callbacks.on_validation(step, dict(scores)) is False
-        self.is_ended = self.group.broadcast(self.is_ended)
+    def _call(self, callback: Callback | None, step: int, values: dict[str, float]) -> None:
+        """Call a callback, if there is one, on rank 0, and note whether it ends the training."""
+        if callback and self.group.is_main:
+            self.is_ended |= callback(step, values) is False
 
     def _log_end(self, decision: _Decision) -> None:
         if self.is_ended:
@@ -246,7 +239,8 @@ class _TrainingLoop:
         trainer.save()
         if is_main:
             self._log_scores(scores)
-        self._call_on_validation(scores)
+        self._call(self.callbacks.on_validation, self.state.step, dict(scores))
+        self.is_ended = self.group.broadcast(self.is_ended)
         return False
 
     def _log_scores(self, scores: dict[str, float]) -> None:
@@ -290,9 +284,7 @@ class StatsReader:
     never waits for the host.
     """
 
-    def __init__(
-        self, delay: bool, on_update: Callable[[int, dict[str, float]], None] | None = None
-    ) -> None:
+    def __init__(self, delay: bool, on_update: Callback) -> None:
         """Start a period of updates.
 
         Args:
@@ -339,9 +331,8 @@ class StatsReader:
             stats = pending.read()
             self._loss = stats.loss
             self._running.add(stats)
-            if self.on_update:
-                values = {"loss": stats.loss, "grad_norm": stats.grad_norm}
-                self.on_update(step, values | {"tokens": stats.tokens, "lr": pending.lr})
+            values = {"loss": stats.loss, "grad_norm": stats.grad_norm}
+            self.on_update(step, values | {"tokens": stats.tokens, "lr": pending.lr})
             if self._spikes.update(stats):
                 rise = f"the loss rose to {stats.loss:.2f} from about {self._spikes.mean:.2f}"
                 advice = f"if it stays high, lower the learning rate, now {pending.lr:.1e}"

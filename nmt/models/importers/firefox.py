@@ -256,13 +256,11 @@ class _Side:
             raise CheckpointError(f"{file} has no <unk> or no </s>", OWN_VOCABULARY)
         table = items.get(EMBEDDINGS, items.get(table_name))
         weights = table.values if isinstance(table, Quantized) else table
-        num_rows = len(ids)
-        if isinstance(weights, np.ndarray) and weights.ndim == 2:
-            num_rows = len(weights)
-        if len(ids) != num_rows:
+        # Others are errors of the conversion.
+        if isinstance(weights, np.ndarray) and weights.ndim == 2 and len(weights) != len(ids):
             raise CheckpointError(
                 f"{file} has {len(ids):,} pieces, and the embeddings of the model have"
-                f" {num_rows:,} rows",
+                f" {len(weights):,} rows",
                 OWN_VOCABULARY,
             )
         return cls(model, ids, special)

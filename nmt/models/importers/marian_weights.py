@@ -47,7 +47,7 @@ TABLES = {
 """The embeddings of nmt, and their names in Marian: the first that is in the file."""
 
 
-def read_sizes(options: Mapping[str, Any]) -> dict[str, int]:
+def read_sizes(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sizes of a model by their names in nmt.
 
     Raises:

@@ -14,6 +14,7 @@ import copy
 import gc
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -43,40 +44,30 @@ CLIP_EPSILON = 1e-6
 """Is added to the norm of the gradient, as by PyTorch's `clip_grad_norm_`."""
 
 
+@dataclass(eq=False)
 class PackedUpdate:
     """Makes updates with one model and optimizer."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        optimizer: AdamW,
-        config: TrainConfig,
-        *,
-        all_reduce: AllReduce | None = None,
-        layers: LayerFunctions = LayerFunctions(),  # noqa: B008
-        logits_loss: LogitsLoss = logits_loss,
-    ) -> None:
-        """Prepare updates.
+    model: Transformer
+    """In training mode; in bf16 a copy of its layers computes."""
+    optimizer: AdamW
+    """Its learning rate becomes a tensor."""
+    config: TrainConfig
+    """Label smoothing, clipping, and number of batches per update."""
+    _: KW_ONLY
+    all_reduce: AllReduce | None = None
+    """Sums the gradients of the ranks that make an update together."""
+    layers: LayerFunctions = field(default_factory=LayerFunctions)
+    """What runs the layers."""
+    logits_loss: LogitsLoss = logits_loss
+    """What computes the loss of a chunk of logits."""
 
-        Args:
-            model: the model, in training mode; in bf16 a copy of its layers computes.
-            optimizer: the optimizer, whose learning rate becomes a tensor.
-            config: label smoothing, clipping, and number of batches per update.
-            all_reduce: sums the gradients of the ranks that make an update together.
-            layers: what runs the layers.
-            logits_loss: what computes the loss of a chunk of logits.
-        """
-        self.optimizer = optimizer
-        self.config = config
-        self.all_reduce = all_reduce
-        self.layers = layers
-        self.logits_loss = logits_loss
-        self.parameters = list(model.parameters())
-        self.model = model
-        self.copy = LowPrecisionCopy(model)
+    def __post_init__(self) -> None:
+        self.parameters = list(self.model.parameters())
+        self.copy = LowPrecisionCopy(self.model)
         self.device = self.parameters[0].device
         self._allocate()
-        for group in optimizer.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = self.lr
         self._batches: Sequence[PackedBatch] = ()
         self._losses: list[Tensor] = []
@@ -222,28 +213,17 @@ def _copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         torch._foreach_copy_([target for target, _ in chosen], [source for _, source in chosen])
 
 
+@dataclass(eq=False)
 class _GraphedFunction:
     """A function of the GPU that is recorded after a few calls, and then replayed."""
 
-    def __init__(
-        self,
-        function: Callable[[], None],
-        prepare: Callable[[], torch.cuda.CUDAGraph | None],
-        device: torch.device,
-    ) -> None:
-        """Begin without a graph.
-
-        Args:
-            function: what to run.
-            prepare: is called before the graph is recorded, and may return another graph, whose
-                memory it then shares.
-            device: where the function runs.
-        """
-        self.function = function
-        self.prepare = prepare
-        self.device = device
-        self.num_calls = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
+    function: Callable[[], None]
+    prepare: Callable[[], torch.cuda.CUDAGraph | None]
+    """Is called before the graph is recorded, and may return another graph, whose memory it then
+    shares."""
+    device: torch.device
+    num_calls: int = 0
+    graph: torch.cuda.CUDAGraph | None = None
 
     @property
     def is_warm(self) -> bool:

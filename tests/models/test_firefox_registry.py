@@ -382,11 +382,12 @@ def test_records_of_other_kinds_are_ignored(nmt: CommandLine, registry: Registry
     nmt("import", "firefox:enda").assert_fails(1, "did you mean 'en-da'?")
 
 
+@pytest.mark.parametrize(("name", "value"), [("size", 0), ("size", 2**31 - 1), ("hash", "0")])
 def test_an_invalid_record_does_not_hide_another_model(
-    nmt: CommandLine, registry: Registry
+    nmt: CommandLine, registry: Registry, name: str, value: object
 ) -> None:
     better, *_ = registry.add("en-de", "base-memory", "2.0")
-    better["attachment"]["size"] = 0
+    better["attachment"][name] = value
     registry.add("en-de", "tiny", "1.0")
     registry.publish()
     registry.server.resources = {

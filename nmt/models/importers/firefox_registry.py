@@ -147,18 +147,18 @@ class _Model:
         return is_release, preference, list(map(int, numbers))
 
     @property
-    def missing_types(self) -> list[str]:
-        """The types of files that it lacks, such as one that is being published."""
+    def problem(self) -> str:
+        """Why it cannot be used, such as a file that is being published; empty: it can."""
         needed = ["model", "vocab"]
         if self.records.keys() & {"srcvocab", "trgvocab"}:
             needed = ["model", "srcvocab", "trgvocab"]
-        return [file_type for file_type in needed if file_type not in self.records]
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether it has all files, and the fields of their records have the expected types."""
-        has_fields = all(untrusted_files.matches(each, _Record) for each in self.records.values())
-        return has_fields and not self.missing_types
+        for file_type in needed:
+            if file_type not in self.records:
+                return f"has no file of the type {file_type}"
+        for file_type, record in self.records.items():
+            if problem := _problem(record):
+                return f"has an invalid record of the type {file_type}: {problem}"
+        return ""
 
 
 def read(name: ModelName) -> tuple[ImportedModel, dict[str, Any]]:
@@ -288,7 +288,7 @@ class _Registry:
         return sorted(models.values(), key=lambda model: model.rank, reverse=True)
 
     def choose(self, name: ModelName) -> _Model:
-        """Return the best of the complete models that a name describes."""
+        """Return the best of the models that a name describes and that can be used."""
         models = self.models(name.pair)
         if not models:
             raise self._unknown_pair(name.pair)
@@ -298,9 +298,9 @@ class _Registry:
             if is_architecture and name.choice.version in ("", model.choice.version):
                 described.append(model)
         if described:
-            complete = [model for model in described if model.is_complete]
-            best = (complete or described)[0]
-            _check(best, name)
+            best = next((model for model in described if not model.problem), described[0])
+            if best.problem:
+                raise DownloadError(f"{name} {best.choice.version} {best.problem}", OTHER_MODEL)
             return best
         known = ", ".join(str(ModelName(name.pair, model.choice)) for model in models)
         raise DownloadError(f"there is no model {name}", f"choose from: {known}")
@@ -342,29 +342,8 @@ def _fetch_document(address: str, path: Path) -> None:
     )
 
 
-def _check(model: _Model, name: ModelName) -> None:
-    """Check that a model is complete, and that its records name no files elsewhere."""
-    for file_type in model.missing_types:
-        raise DownloadError(
-            f"{name} {model.choice.version} has no file of the type {file_type}", OTHER_MODEL
-        )
-    for file_type, record in model.records.items():
-        if problem := _problem(record):
-            raise DownloadError(
-                f"{name} {model.choice.version} has an invalid record of the type {file_type}:"
-                f" {problem}",
-                OTHER_MODEL,
-            )
-        attachment = record["attachment"]
-        if attachment["size"] > MAX_BYTES:
-            raise DownloadError(
-                f"{attachment['filename']} of {name} has more than {MAX_BYTES >> 20} MB",
-                OTHER_MODEL,
-            )
-
-
 def _problem(record: _Record) -> str:
-    """Return why a record is invalid; an empty string if it is not."""
+    """Return why a record is invalid, or names a file elsewhere; an empty string if it is not."""
     try:
         untrusted_files.check(record, _Record)
     except ValueError as error:
@@ -376,6 +355,8 @@ def _problem(record: _Record) -> str:
         return "a name or path has other characters than expected"
     if not all(map(_CHECKSUM.fullmatch, (attachment["hash"], record["decompressedHash"]))):
         return "a hash is not a SHA-256"
+    if attachment["size"] > MAX_BYTES:
+        return f"{attachment['filename']} has more than {MAX_BYTES >> 20} MB"
     return ""
 
 

@@ -153,7 +153,7 @@ def train(
         prepared = _prepare_data(config, run, resume, teacher, group)
         if auto_batch_size:
             config = find_batch_size(config, prepared, torch_device, dtype, group)
-        trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
+        trainer = Trainer(config, run, prepared, torch_device, dtype, group)
         _start_run(trainer, resume, time_limit)
         deadline = start_time + time_limit if time_limit else None
         is_stopped = _run_to_end(trainer, deadline, device, callbacks)
@@ -348,7 +348,7 @@ def estimate_training(
     with gpu_kernels(torch_device):
         if auto_batch_size:
             config = find_batch_size(config, prepared, torch_device, dtype, RankGroup())
-        trainer = _build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup())
+        trainer = Trainer(config, Path(), prepared, torch_device, dtype, RankGroup())
         if config.train.init_from:
             trainer.init_from(Path(config.train.init_from))
         return estimate(trainer)
@@ -364,19 +364,6 @@ def _check_auto_batch_size(device: torch.device, resume: bool) -> None:
             "--batch-tokens auto needs a GPU",
             "on a CPU, use 1024 to 4096: larger batches are not faster",
         )
-
-
-def _build_trainer(
-    config: Config,
-    run: Path,
-    prepared: PreparedData,
-    device: torch.device,
-    dtype: torch.dtype,
-    group: RankGroup,
-) -> Trainer:
-    hint = "reduce model.dim, model.ffn_dim or the layer counts"
-    with runtime.out_of_memory_as(TrainingError("the model does not fit in memory", hint)):
-        return Trainer(config, run, prepared, device, dtype, group)
 
 
 def _check_finished_run(trainer: Trainer) -> None:

@@ -61,6 +61,7 @@ class Trainer:
 
     Raises:
         CheckpointError: the teacher cannot be loaded.
+        TrainingError: the model does not fit in memory.
         DataError: see `Loader`.
         ConfigError: see `Loader`; or `train.compile` names a part of packed batches, and they are
             padded.
@@ -82,6 +83,11 @@ class Trainer:
     """Whether the packed batches are known to fit in memory on all ranks."""
 
     def __post_init__(self) -> None:
+        hint = "reduce model.dim, model.ffn_dim or the layer counts"
+        with runtime.out_of_memory_as(TrainingError("the model does not fit in memory", hint)):
+            self._build()
+
+    def _build(self) -> None:
         config = self.config
         options = config.train
         device = self.device

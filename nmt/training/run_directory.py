@@ -142,10 +142,8 @@ def truncate_metrics(run: Path, step: int, *, validated: bool) -> None:
     def is_kept(line: str) -> bool:
         try:
             values = json.loads(line)
-            return line.endswith("\n") and bool(
-                values["step"] < step
-                or (values["step"] == step and (validated or "best_metric_value" not in values))
-            )
+            position = values["step"], "best_metric_value" in values  # a validation is the last
+            return line.endswith("\n") and position <= (step, validated)
         except (ValueError, TypeError, KeyError):  # damaged by a kill, or of another program
             return False
 

@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from queue import SimpleQueue
@@ -345,9 +346,10 @@ class MetricsLogger:
         options = {name: attrgetter(name)(config) for name in config_io.OPTION_TYPES}
         ids = _LoggerIds(run)
         for spec, logger in parse_loggers(specs).items():
-            worker = _LoggerThread(spec, logger, ids)
-            worker.start_record(RunRecord(run, step, options, ids.get(spec)))
-            if not ids.get(spec):
+            worker = _LoggerThread(parse(spec)[0], logger)
+            record = RunRecord(run, step, options, ids.get(spec))
+            worker.submit(partial(ids.start, spec, record))
+            if not record.id:
                 for values in read_records(run / METRICS):
                     worker.log(values)
             self._workers.append(worker)
@@ -384,8 +386,9 @@ class _LoggerIds:
         is_valid = isinstance(saved, str) and re.fullmatch(r"[\w.=+-]{1,300}", saved)
         return str(saved) if is_valid else ""
 
-    def save(self, spec: str, record_id: str) -> None:
-        """Save an identifier."""
+    def start(self, spec: str, run: RunRecord, logger: Logger) -> None:
+        """Start a logger, and save the identifier of its record."""
+        record_id = logger.start(run)
         with self._lock:
             self._ids[spec] = record_id
             write_json(self._path, self._ids)
@@ -394,11 +397,9 @@ class _LoggerIds:
 class _LoggerThread:
     """Calls the methods of a logger in a thread."""
 
-    def __init__(self, spec: str, logger: Logger, ids: _LoggerIds) -> None:
-        self.name = parse(spec)[0]
-        self._spec = spec
+    def __init__(self, name: str, logger: Logger) -> None:
+        self.name = name
         self._logger = logger
-        self._ids = ids
         self._calls: SimpleQueue[Callable[[Logger], None] | None] = SimpleQueue()
         self._has_warned = False
         # A daemon: a server that hangs must not keep the process alive.
@@ -408,10 +409,6 @@ class _LoggerThread:
     def submit(self, call: Callable[[Logger], None] | None) -> None:
         """Call a function after the previous ones; None ends the thread."""
         self._calls.put(call)
-
-    def start_record(self, run: RunRecord) -> None:
-        """Start the logger, and save the identifier of its record."""
-        self.submit(lambda logger: self._ids.save(self._spec, logger.start(run)))
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Log a line of metrics.jsonl."""

@@ -277,6 +277,15 @@ def test_a_new_logger_gets_the_metrics_so_far(
     log_with(FakeLogger(), tmp_path, monkeypatch)
     (tmp_path / "run/loggers.json").write_text('{"fake": "../../x"}')  # not an identifier
     later = FakeLogger()
+    submit = loggers._LoggerThread.submit
+
+    def submit_slowly(thread: Any, call: Any) -> None:
+        """Submit a call, and wait until the logger has started."""
+        submit(thread, call)
+        while "fake-1" not in (tmp_path / "run/loggers.json").read_text():
+            time.sleep(0.005)
+
+    monkeypatch.setattr(loggers._LoggerThread, "submit", submit_slowly)
     log_with(later, tmp_path, monkeypatch)
     assert [call[:2] for call in later.calls[:4]] == [
         ("start", ""),

@@ -106,12 +106,15 @@ def read_results(directory: Path) -> list[RunResult]:
 
 def group_by_options(items: Iterable[tuple[Options, T]]) -> list[tuple[Options, list[T]]]:
     """Return the items of each combination, in the order of the first ones."""
-    combinations: dict[frozenset[tuple[str, str]], tuple[Options, list[T]]] = {}
+    combinations: list[tuple[Options, list[T]]] = []
     for options, item in items:
-        key = frozenset(options.items())
-        _, group = combinations.setdefault(key, (options, []))
-        group.append(item)
-    return list(combinations.values())
+        for known, group in combinations:
+            if known == options:
+                group.append(item)
+                break
+        else:
+            combinations.append((options, [item]))
+    return combinations
 
 
 def runs_by_options(directory: Path) -> list[tuple[Options, list[Path]]]:

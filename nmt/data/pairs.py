@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, TextIO, cast
 
 from nmt.core.compression import zstd
 from nmt.core.console import counted, log_once
@@ -407,8 +407,8 @@ def write_pairs(src: Path, tgt: Path, pairs: Iterable[Pair]) -> int:
         _writer(tgt_work, tgt) as targets,
     ):
         for source, target in pairs:
-            sources.write(_encode_line(source))
-            targets.write(_encode_line(target))
+            sources.write(one_line(source) + "\n")
+            targets.write(one_line(target) + "\n")
             count += 1
     return count
 
@@ -420,27 +420,21 @@ def one_line(text: str) -> str:
     return text
 
 
-def _encode_line(text: str) -> bytes:
-    return one_line(text).encode("utf-8", "replace") + b"\n"
-
-
 @contextlib.contextmanager
-def _writer(temporary: Path, path: Path) -> Iterator[BinaryIO]:
+def _writer(temporary: Path, path: Path) -> Iterator[TextIO]:
     """Open a temporary file that will replace `path`."""
     if path.is_dir():  # the other file must not be replaced, either
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     with temporary.open("wb") as file:
+        content: Any = file
         if path.suffix == ".gz":
             # Without name and time, the content is reproducible.
-            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as gzipped:
-                yield cast(BinaryIO, gzipped)
+            content = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
         elif path.suffix == ".zst":
-            with (
-                zstd.open(file, "wb", level=ZSTD_LEVEL) as compressed,
-                io.BufferedWriter(cast(io.RawIOBase, compressed), BUFFER_SIZE) as buffered,
-            ):
-                yield cast(BinaryIO, buffered)
-            if not file.tell():
-                file.write(zstd.compress(b""))
-        else:
-            yield file
+            content = zstd.open(file, "wb", level=ZSTD_LEVEL)
+        # The buffer keeps the text from ending a block of compressed content before its end.
+        buffered = io.BufferedWriter(content, BUFFER_SIZE)
+        with io.TextIOWrapper(buffered, "utf-8", "replace", "\n") as text:
+            yield text
+        if path.suffix == ".zst" and not file.tell():
+            file.write(zstd.compress(b""))

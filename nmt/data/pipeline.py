@@ -18,7 +18,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,12 +29,12 @@ from nmt.core.console import progress
 from nmt.core.paths import locked, write_bytes, write_text
 from nmt.core.processes import Executor, Report
 from nmt.data import shards
-from nmt.data.arrays import Bools
+from nmt.data.arrays import Bools, Indices
 from nmt.data.clean import Segment, dedup_key
 from nmt.data.first_occurrences import Keys, find_repeated
 from nmt.data.pairs import Pair
 from nmt.data.placeholders import replace_spans
-from nmt.data.shards import ALL_SHARDS, RAW, Part, Shard, Splitter, UnfinishedPartsError
+from nmt.data.shards import RAW, Part, Shard, Splitter, UnfinishedPartsError
 from nmt.data.sources.corpus import Split, total_pairs
 from nmt.data.store import encode_shard
 from nmt.text.tokenizers import load_tokenizer
@@ -57,13 +57,18 @@ class Text:
     dedup: str = ""
     """The stage that found the duplicates; empty if there is none."""
 
-    def read(self) -> Iterator[Pair]:
-        """Yield the pairs that are left."""
-        pairs = self.shard.read_text(self.stage)
-        if not self.dedup:
-            return pairs
+    def read(self, report: Report = int) -> Iterator[Pair]:
+        """Yield the pairs that are left, and report them in hundreds."""
         dropped = set(self._dropped().tolist())
-        return (pair for i, pair in enumerate(pairs) if i not in dropped)
+        num_pairs = 0
+        for i, pair in enumerate(self.shard.read_text(self.stage)):
+            if i in dropped:
+                continue
+            num_pairs += 1
+            if not num_pairs % 100:
+                report(100)
+            yield pair
+        report(num_pairs % 100)
 
     @property
     def num_pairs(self) -> int:
@@ -71,41 +76,23 @@ class Text:
         if self.stage == RAW:
             return self.shard.num_pairs
         num_pairs: int = self.shard.record(self.stage)["pairs"]
-        if self.dedup:
-            num_pairs -= len(self._dropped())
-        return num_pairs
+        return num_pairs - len(self._dropped())
 
-    def delete(self) -> None:
-        """Delete the text."""
-        self.shard.delete_text(self.stage)
-
-    def _dropped(self) -> Any:
+    def _dropped(self) -> Indices:
+        if not self.dedup:
+            return np.zeros(0, np.int64)
         return np.fromfile(self.shard.path(self.dedup), np.int64)
 
 
 # ---- Tasks: functions of one shard
 
 
-@dataclass(frozen=True)
-class CleaningTask:
-    """Apply a segment of cleaning steps to a shard."""
-
-    text: Text
-    segment: Segment
-
-    @property
-    def num_pairs(self) -> int:
-        """Number of pairs before."""
-        return self.text.num_pairs
-
-
-def clean_shard(task: CleaningTask, report: Report = int) -> Text:
-    """Write the text of a shard after some cleaning steps, and delete the text before."""
-    shard = task.text.shard
-    segment = task.segment
+def clean_shard(text: Text, report: Report = int, *, segment: Segment) -> None:
+    """Write the text of a shard after a segment of cleaning steps, and delete the text before."""
+    shard = text.shard
     stage = segment.stage
-    if shard.record(stage) is None:
-        pipeline = segment.pipeline(_reported(task.text.read(), report))
+    if not shard.has(stage):
+        pipeline = segment.pipeline(text.read(report))
         side = segment.dedup_side
         keys = array("Q")
         num_characters = 0
@@ -122,8 +109,7 @@ def clean_shard(task: CleaningTask, report: Report = int) -> Text:
         write_bytes(_keys(shard, segment), keys.tobytes())
         record = {"pairs": num_pairs, "dropped": pipeline.dropped, "characters": num_characters}
         shard.write_record(stage, record)
-    task.text.delete()
-    return Text(shard, stage)
+    shard.delete_text(text.stage)
 
 
 def _is_repeated(parts: Sequence[Path], scratch: Path) -> Bools:
@@ -150,66 +136,33 @@ def _keys(shard: Shard, segment: Segment) -> Path:
     return shard.path(f"keys-{segment.index}")
 
 
-def _reported(pairs: Iterator[Pair], report: Report) -> Iterator[Pair]:
-    """Yield pairs, and report them in hundreds."""
-    number = 0
-    for number, pair in enumerate(pairs, 1):
-        if not number % 100:
-            report(100)
-        yield pair
-    report(number % 100)
-
-
-@dataclass(frozen=True)
-class SamplingTask:
-    """Sample the sentences of a shard for the training of a tokenizer."""
-
-    text: Text
-    share: float
-    """Share of the sentences that are taken."""
-    has_placeholders: bool
-
-    @property
-    def num_pairs(self) -> int:
-        """Number of pairs to read."""
-        return self.text.num_pairs
-
-
-def sample_shard(task: SamplingTask, report: Report = int) -> tuple[list[str], list[str]]:
-    """Return sampled sources and targets of a shard."""
-    rng = random.Random(task.text.shard.index)
+def sample_shard(
+    text: Text, report: Report = int, *, shares: Sequence[float], has_placeholders: bool
+) -> tuple[list[str], list[str]]:
+    """Return sampled sources and targets of a shard, given the share of each shard."""
+    index = text.shard.index
+    share = shares[index]
+    rng = random.Random(index)
     sources: list[str] = []
     targets: list[str] = []
-    for source, target in _final(_reported(task.text.read(), report), task.has_placeholders):
-        if task.share >= 1 or rng.random() < task.share:
+    for source, target in _final(text.read(report), has_placeholders):
+        if share >= 1 or rng.random() < share:
             sources.append(source)
-        if task.share >= 1 or rng.random() < task.share:
+        if share >= 1 or rng.random() < share:
             targets.append(target)
     return sources, targets
 
 
-@dataclass(frozen=True)
-class EncodingTask:
-    """Tokenize a shard."""
-
-    text: Text
-    tokenizer: Path
-    has_placeholders: bool
-
-    @property
-    def num_pairs(self) -> int:
-        """Number of pairs to tokenize."""
-        return self.text.num_pairs
-
-
-def encode_text(task: EncodingTask, report: Report = int) -> None:
+def encode_text(
+    text: Text, report: Report = int, *, tokenizer: Path, has_placeholders: bool
+) -> None:
     """Write the token ids of a shard, and delete its text."""
-    shard = task.text.shard
-    if shard.record(ENCODED) is None:
-        pairs = _final(_reported(task.text.read(), report), task.has_placeholders)
-        encoded = encode_shard(shard, pairs, _tokenizer(task.tokenizer))
+    shard = text.shard
+    if not shard.has(ENCODED):
+        pairs = _final(text.read(report), has_placeholders)
+        encoded = encode_shard(shard, pairs, _tokenizer(tokenizer))
         shard.write_record(ENCODED, asdict(encoded))
-    task.text.delete()
+    shard.delete_text(text.stage)
 
 
 _tokenizer = lru_cache(maxsize=1)(load_tokenizer)
@@ -248,7 +201,7 @@ class Pipeline:
     @property
     def is_encoded(self) -> bool:
         """Whether all shards have their token ids."""
-        return self._splitter.is_complete and self._is_complete(ENCODED, ALL_SHARDS)
+        return self._splitter.is_complete(ENCODED)
 
     def sizes(self, texts: Sequence[Text]) -> list[int]:
         """Return the number of pairs of each corpus in its texts."""
@@ -257,12 +210,12 @@ class Pipeline:
 
     def records(self, stage: str) -> list[Any]:
         """Return the records of all shards after a stage."""
-        return [shard.record(stage) for shard in self._shards()]
+        return [shard.record(stage) for shard in self._splitter.shards]
 
     def read(self, splits: Sequence[Split]) -> list[Text]:
         """Write the text of corpora, and return it."""
         readers = [split.pairs() for split in splits]
-        for _ in self._splitter.split(readers, lambda shard: shard.record(ENCODED) is not None):
+        for _ in self._splitter.split(readers, ENCODED):
             pass
         return self._texts(RAW)
 
@@ -273,15 +226,14 @@ class Pipeline:
             UnfinishedPartsError: other machines have not finished their shards.
         """
         first = segments[0]
-        if not self._splitter.is_complete or not self._is_complete(first.stage, self.part):
+        if not self._splitter.is_complete(first.stage, self.part):
             self._read_and_clean(splits, first)
         texts = self._finish(first.stage)
         for before, segment in pairwise(segments):
             texts = self._drop_duplicates(texts, before)
             if segment.specs or segment.dedup:
-                tasks = [CleaningTask(text, segment) for text in self._own(texts)]
-                self._compute(clean_shard, tasks, "cleaning")
-                texts = self._finish(segment.stage)
+                clean = partial(clean_shard, segment=segment)
+                texts = self._compute(clean, texts, segment.stage, "cleaning")
         return texts
 
     def sample(
@@ -289,13 +241,10 @@ class Pipeline:
     ) -> Iterator[str]:
         """Yield a share of the sentences of each text: of all shards, because a machine trains the
         tokenizer for all."""
-        tasks = [
-            SamplingTask(text, share, has_placeholders)
-            for text, share in zip(texts, shares, strict=True)
-        ]
+        sample = partial(sample_shard, shares=shares, has_placeholders=has_placeholders)
         targets: list[str] = []
-        with self._progress(tasks, "sampling") as bar:
-            for sources, sampled in self.executor.map(sample_shard, tasks, bar.update):
+        with _progress(texts, "sampling") as bar:
+            for sources, sampled in self.executor.map(sample, texts, bar.update):
                 yield from sources
                 targets += sampled
         yield from targets
@@ -306,16 +255,16 @@ class Pipeline:
         Raises:
             UnfinishedPartsError: other machines have not finished their shards.
         """
-        tasks = [EncodingTask(text, tokenizer, has_placeholders) for text in self._own(texts)]
-        self._compute(encode_text, tasks, "tokenizing")
-        self._finish(ENCODED)
+        encode = partial(encode_text, tokenizer=tokenizer, has_placeholders=has_placeholders)
+        self._compute(encode, texts, ENCODED, "tokenizing")
 
     def dropped(self, segments: Sequence[Segment]) -> dict[str, int]:
         """Return the number of pairs that each cleaning step has dropped."""
         dropped: Counter[str] = Counter()
         for segment in segments:
-            for shard in self._shards():
-                dropped.update((shard.record(segment.stage) or {}).get("dropped", {}))
+            for shard in self._splitter.shards:
+                if shard.has(segment.stage):
+                    dropped.update(shard.record(segment.stage)["dropped"])
             if segment.dedup:
                 dropped[segment.dedup] += json.loads(
                     self._duplicates(segment).read_text(encoding="utf-8")
@@ -326,11 +275,10 @@ class Pipeline:
         # Opened before the progress bar: a corpus that holds out validation pairs is read here.
         readers = [split.pairs() for split in splits]
         with progress(total_pairs(splits), "cleaning", " pairs", unit_scale=True) as bar:
-            shards = self._splitter.split(
-                readers, lambda shard: shard.record(segment.stage) is not None, bar.update
-            )
-            tasks = (CleaningTask(Text(shard, RAW), segment) for shard in shards)
-            for _ in self.executor.map(clean_shard, tasks, bar.update):
+            shards = self._splitter.split(readers, segment.stage, bar.update)
+            texts = (Text(shard, RAW) for shard in shards)
+            clean = partial(clean_shard, segment=segment)
+            for _ in self.executor.map(clean, texts, bar.update):
                 pass
 
     def _drop_duplicates(self, texts: Sequence[Text], segment: Segment) -> list[Text]:
@@ -356,31 +304,27 @@ class Pipeline:
         """Return the file with the number of duplicates, which is written after all shards."""
         return self.directory / f"{self.name}-dedup-{segment.index}.json"
 
-    def _compute(self, function: Callable[..., object], tasks: Sequence[Any], name: str) -> None:
-        with self._progress(tasks, name) as bar:
-            for _ in self.executor.map(function, tasks, bar.update):
+    def _compute(
+        self, function: Callable[..., object], texts: Sequence[Text], stage: str, name: str
+    ) -> list[Text]:
+        """Call a function with the texts of this machine, and return those of the stage that it
+        completes."""
+        own = [text for text in texts if self.part.has(text.shard.index)]
+        with _progress(own, name) as bar:
+            for _ in self.executor.map(function, own, bar.update):
                 pass
-
-    def _progress(self, tasks: Sequence[Any], name: str) -> tqdm[Any]:
-        num_pairs = sum(task.num_pairs for task in tasks)
-        return progress(num_pairs, name, " pairs", unit_scale=True)
+        return self._finish(stage)
 
     def _finish(self, stage: str) -> list[Text]:
         """Return the texts of a stage that all machines have completed."""
-        if not self._is_complete(stage, ALL_SHARDS):
+        if not self._splitter.is_complete(stage):
             raise UnfinishedPartsError
         return self._texts(stage)
 
-    def _is_complete(self, stage: str, part: Part) -> bool:
-        return all(
-            shard.record(stage) is not None for shard in self._shards() if part.has(shard.index)
-        )
-
-    def _shards(self) -> list[Shard]:
-        return list(chain.from_iterable(self.corpora))
-
     def _texts(self, stage: str) -> list[Text]:
-        return [Text(shard, stage) for shard in self._shards()]
+        return [Text(shard, stage) for shard in self._splitter.shards]
 
-    def _own(self, texts: Sequence[Text]) -> list[Text]:
-        return [text for text in texts if self.part.has(text.shard.index)]
+
+def _progress(texts: Sequence[Text], name: str) -> tqdm[Any]:
+    num_pairs = sum(text.num_pairs for text in texts)
+    return progress(num_pairs, name, " pairs", unit_scale=True)

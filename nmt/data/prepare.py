@@ -339,7 +339,7 @@ class _Preparation:
             return
         texts = valid.read([self.splits.valid])
         # The text of encoded shards has been checked and deleted.
-        has_encoded = any(text.shard.record(ENCODED) for text in texts)
+        has_encoded = any(text.shard.has(ENCODED) for text in texts)
         if not has_encoded and not any(map(_has_text, texts)):
             raise DataError(
                 f"the validation split of {self.splits.valid.name} is empty",

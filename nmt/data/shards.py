@@ -8,27 +8,23 @@ complete, so an interrupted command continues with the first shard that has none
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Self, TextIO
 
 from nmt.core.compression import zstd
 from nmt.core.errors import UsageError
-from nmt.core.paths import new_file, write_text
-from nmt.data.pairs import Pair, one_line
+from nmt.core.paths import write_text
+from nmt.data.pairs import Pair, write_pairs
 
 SHARD_SIZE = 1_000_000
 """Pairs of a shard before cleaning."""
 MAX_CHARACTERS = 1_000_000_000
 """Characters of a shard, for which 32 bits can number the tokens."""
-LEVEL = 3
-"""Compression of text that is read once or twice, and then deleted: 17% smaller than with 1, which
-saves half a microsecond a pair."""
 RAW = "raw"
 """The stage of text that has been read."""
 
@@ -93,24 +89,12 @@ class Shard:
 
     def write_text(self, stage: str, pairs: Iterable[Pair]) -> int:
         """Write the text after a stage, and return the number of pairs."""
-        num_pairs = 0
-        src, tgt = self.texts(stage)
-        with (
-            new_file(src) as src_work,
-            new_file(tgt) as tgt_work,
-            _open_text(src_work, "wb") as sources,
-            _open_text(tgt_work, "wb") as targets,
-        ):
-            for source, target in pairs:
-                sources.write(one_line(source) + "\n")
-                targets.write(one_line(target) + "\n")
-                num_pairs += 1
-        return num_pairs
+        return write_pairs(*self.texts(stage), pairs)
 
     def read_text(self, stage: str) -> Iterator[Pair]:
         """Yield the pairs after a stage."""
         src, tgt = self.texts(stage)
-        with _open_text(src, "rb") as sources, _open_text(tgt, "rb") as targets:
+        with _open_text(src) as sources, _open_text(tgt) as targets:
             for source, target in zip(sources, targets, strict=True):
                 yield source[:-1], target[:-1]
 
@@ -119,12 +103,13 @@ class Shard:
         for path in self.texts(stage):
             path.unlink(missing_ok=True)
 
+    def has(self, stage: str) -> bool:
+        """Return whether a stage is complete."""
+        return self.path(f"{stage}.json").is_file()
+
     def record(self, stage: str) -> Any:
-        """Return the record of a stage; None if it is not complete."""
-        path = self.path(f"{stage}.json")
-        if not path.is_file():
-            return None
-        return json.loads(path.read_text(encoding="utf-8"))
+        """Return the record of a complete stage."""
+        return json.loads(self.path(f"{stage}.json").read_text(encoding="utf-8"))
 
     def write_record(self, stage: str, record: object) -> None:
         """Mark a stage as complete."""
@@ -144,10 +129,12 @@ class Splitter:
     def _record(self) -> Path:
         return self._directory / f"{self._name}.json"
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether all pairs have been read once."""
-        return self._record.is_file()
+    def is_complete(self, stage: str, part: Part = ALL_SHARDS) -> bool:
+        """Return whether all pairs have been read once, and all shards of a part have completed a
+        stage."""
+        if not self._record.is_file():
+            return False
+        return all(shard.has(stage) for shard in self.shards if part.has(shard.index))
 
     @property
     def corpora(self) -> list[list[Shard]]:
@@ -158,18 +145,23 @@ class Splitter:
             corpora.append([Shard(self._directory, self._name, next(index), n) for n in sizes])
         return corpora
 
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of all corpora, once all pairs have been read."""
+        return list(chain.from_iterable(self.corpora))
+
     def split(
         self,
         corpora: Iterable[Iterable[Pair]],
-        is_done: Callable[[Shard], bool],
-        skipped: Callable[[int], object] = lambda num_pairs: None,
+        stage: str,
+        skipped: Callable[[int], object] = int,
     ) -> Iterator[Shard]:
-        """Write and yield the shards of this part that are not done.
+        """Write and yield the shards of this part that have not completed a stage.
 
         Args:
             corpora: the pairs of each corpus.
-            is_done: returns whether the text of a shard is no longer needed.
-            skipped: called with the number of pairs of each shard that is done.
+            stage: the stage after which the text of a shard is no longer needed.
+            skipped: called with the number of pairs of each shard that has completed it.
         """
         index = 0
         all_sizes: list[list[int]] = []
@@ -181,13 +173,13 @@ class Splitter:
             while first := next(pairs, None):
                 shard = Shard(self._directory, self._name, index)
                 content = _take_shard(first, pairs, self._shard_size)
-                is_needed = self._part.has(index) and not is_done(shard)
-                if is_needed:
+                is_own = self._part.has(index)
+                if is_own and not shard.has(stage):
                     num_pairs = shard.write_text(RAW, content)
                     yield replace(shard, num_pairs=num_pairs)
                 else:
                     num_pairs = sum(1 for _ in content)
-                    if self._part.has(index):
+                    if is_own:
                         skipped(num_pairs)
                 sizes.append(num_pairs)
                 index += 1
@@ -208,8 +200,6 @@ def _take_shard(pair: Pair, rest: Iterator[Pair], shard_size: int) -> Iterator[P
         num_characters += sum(map(len, following))
 
 
-def _open_text(path: Path, mode: str) -> TextIO:
+def _open_text(path: Path) -> TextIO:
     """Open the text of a shard, whose lines end in `\\n` only."""
-    is_written = mode == "wb"
-    compressed = zstd.open(path, "wb", level=LEVEL) if is_written else zstd.open(path)
-    return io.TextIOWrapper(compressed, "utf-8", "replace", "\n")
+    return zstd.open(path, "rt", encoding="utf-8", newline="\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 
@@ -64,12 +64,11 @@ class Filter:
             if not scorers.is_file():
                 self._fit(scorers)
         splitter = Splitter(self.directory, "filter", self.part, SHARD_SIZE)
-        if not splitter.is_complete or not _are_scored(splitter, self.part):
+        if not splitter.is_complete(SCORES, self.part):
             self._score_shards(splitter, executor)
-        shards = list(itertools.chain.from_iterable(splitter.corpora))
-        if not all(map(_is_scored, shards)):
+        if not splitter.is_complete(SCORES):
             raise UnfinishedPartsError
-        scores = [np.fromfile(shard.path(SCORES), np.float32) for shard in shards]
+        scores = [np.fromfile(shard.path(SCORES), np.float32) for shard in splitter.shards]
         return np.concatenate(scores)
 
     def pairs(self) -> Iterator[Pair]:
@@ -96,30 +95,17 @@ class Filter:
         num_pairs = total_pairs(self.corpora)
         with progress(num_pairs, "scoring", " pairs", unit_scale=True) as bar:
             readers = [corpus.pairs() for corpus in self.corpora]
-            shards = splitter.split(readers, _is_scored, bar.update)
-            tasks = (_Task(shard, self.directory / MODEL, self.models) for shard in shards)
-            for _ in executor.map(_score_shard, tasks, bar.update):
+            shards = splitter.split(readers, SCORES, bar.update)
+            score = partial(_score_shard, fitted=self.directory / MODEL, models=self.models)
+            for _ in executor.map(score, shards, bar.update):
                 pass
 
 
-@dataclass(frozen=True)
-class _Task:
-    """Score the pairs of a shard."""
-
-    shard: Shard
-    scorers: Path
-    models: Models | None
-
-    @property
-    def num_pairs(self) -> int:
-        """Number of pairs."""
-        return self.shard.num_pairs
-
-
-def _score_shard(task: _Task, report: Callable[[int], object] = int) -> None:
+def _score_shard(
+    shard: Shard, report: Callable[[int], object] = int, *, fitted: Path, models: Models | None
+) -> None:
     """Write the scores of a shard, and delete its text."""
-    scorers, combination = _load_scorers(task.scorers, task.models)
-    shard = task.shard
+    scorers, combination = _load_scorers(fitted, models)
     pairs = shard.read_text(RAW)
     scores = bytearray()
     while chunk := list(islice(pairs, CHUNK_SIZE)):
@@ -139,16 +125,6 @@ def _load_scorers(path: Path, models: Models | None) -> tuple[dict[str, PairScor
     if models:
         scorers[DUAL] = DualScorer.load(*models)
     return scorers, combination
-
-
-def _is_scored(shard: Shard) -> bool:
-    return shard.record(SCORES) is not None
-
-
-def _are_scored(splitter: Splitter, part: Part) -> bool:
-    """Return whether all shards of a part are scored."""
-    shards = itertools.chain.from_iterable(splitter.corpora)
-    return all(_is_scored(shard) for shard in shards if part.has(shard.index))
 
 
 def threshold_of_share(score_N: Floats, share: float) -> float:

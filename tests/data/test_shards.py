@@ -258,7 +258,7 @@ def test_repeated_keys(tmp_path_factory: pytest.TempPathFactory, keys: list[list
 def test_splitter_divides_each_corpus(tmp_path: Path) -> None:
     corpora = [[(f"a{i}", f"b{i}") for i in range(size)] for size in (7, 0, 3)]
     splitter = Splitter(tmp_path, "train", Part(2, 2), 3)
-    written = list(splitter.split(corpora, is_done=lambda shard: False))
+    written = list(splitter.split(corpora, "scores"))
     assert [[shard.num_pairs for shard in shards] for shards in splitter.corpora] == [
         [3, 3, 1],
         [],

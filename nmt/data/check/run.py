@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,31 +163,21 @@ def run_checks(
     )
 
 
-@dataclass(frozen=True)
-class _Task:
-    """Compute the features of a shard."""
-
-    shard: Shard
-    languages: tuple[str, str]
-    ignored: frozenset[str]
-    tests: Path
-    """File of the test sets."""
-
-    @property
-    def num_pairs(self) -> int:
-        """Number of pairs."""
-        return self.shard.num_pairs
-
-
-def _extract(task: _Task, report: Callable[[int], object] = int) -> None:
-    """Write the records of a shard, and delete its text."""
-    shard = task.shard
-    index = _overlap_index(task.tests)
+def _extract(
+    shard: Shard,
+    report: Callable[[int], object] = int,
+    *,
+    languages: tuple[str, str],
+    ignored: frozenset[str],
+    tests: Path,
+) -> None:
+    """Write the records of a shard, and delete its text; `tests` is the file of the test sets."""
+    index = _overlap_index(tests)
     pair_features = []
     line_features = []
     pairs = shard.read_text(RAW)
     while chunk := list(islice(pairs, CHUNK_SIZE)):
-        features = extract_features(chunk, task.languages, index, task.ignored)
+        features = extract_features(chunk, languages, index, ignored)
         pair_features.append(features.pairs_N)
         line_features.append(features.lines_N)
         report(len(chunk))
@@ -227,12 +217,12 @@ class _Extraction:
         """
         tests = [(name, list(pairs)) for name, pairs in test_sets]
         write_text(self._tests, json.dumps(tests))
-        if not self._errors.is_file() or not self._is_done(self.part):
+        if not self._errors.is_file() or not self._splitter.is_complete(FEATURES, self.part):
             with executor or Executor(MIN_PARALLEL_SIZE) as running:
                 self._extract(running)
-        if not self._is_done(ALL_SHARDS):
+        if not self._splitter.is_complete(FEATURES):
             raise UnfinishedPartsError
-        if not self._shards:
+        if not self._splitter.shards:
             raise DataError("there are no pairs to check", "check whether a file is empty")
 
     def join(self) -> tuple[list[CheckedCorpus], Features]:
@@ -240,17 +230,12 @@ class _Extraction:
         corpora = []
         for shards in self._splitter.corpora:
             corpora.append(Lines([(shard.path(LINES), shard.num_pairs) for shard in shards]))
-        parts = [(shard.path(FEATURES), shard.num_pairs) for shard in self._shards]
+        parts = [(shard.path(FEATURES), shard.num_pairs) for shard in self._splitter.shards]
         join_records(parts, self.directory)
         problems = feature_file(self.directory, "problems")
         regions = self.directory / "regions.json"
         misaligned = find_line_problems(corpora, problems, self.ignored, regions)
         return self._places(misaligned), Features.read(self.directory)
-
-    @property
-    def _shards(self) -> list[Shard]:
-        """The shards of all corpora."""
-        return list(itertools.chain.from_iterable(self._splitter.corpora))
 
     def _extract(self, executor: Executor) -> None:
         # On use, because translation imports this package, too.
@@ -259,16 +244,14 @@ class _Extraction:
         readers = list(map(TolerantReader, self.corpora))
         num_pairs = total_pairs(self.corpora)
         with progress(num_pairs, "checking", " pairs", unit_scale=True) as bar:
-            shards = self._splitter.split(readers, _has_records, bar.update)
-            tasks = (_Task(each, self.languages, self.ignored, self._tests) for each in shards)
-            for _ in executor.map(_extract, tasks, bar.update):
+            shards = self._splitter.split(readers, FEATURES, bar.update)
+            extract = partial(
+                _extract, languages=self.languages, ignored=self.ignored, tests=self._tests
+            )
+            for _ in executor.map(extract, shards, bar.update):
                 pass
         errors = [reader.line_count_error for reader in readers]
         write_text(self._errors, json.dumps(errors))
-
-    def _is_done(self, part: Part) -> bool:
-        """Return whether all shards of a part have their records."""
-        return all(_has_records(shard) for shard in self._shards if part.has(shard.index))
 
     def _places(self, misaligned: Sequence[Sequence[Region]]) -> list[CheckedCorpus]:
         """Return the place of each corpus, given its misaligned regions."""
@@ -280,10 +263,6 @@ class _Extraction:
             end += sum(shard.num_pairs for shard in self._splitter.corpora[i])
             places.append(CheckedCorpus(corpus, start, end, errors[i], misaligned[i]))
         return places
-
-
-def _has_records(shard: Shard) -> bool:
-    return shard.record(FEATURES) is not None
 
 
 def repair(corpora: Sequence[Split], report: Report) -> Iterator[Pair]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from nmt.data.arrays import Doubles, Floats, Indices, Integers
-from nmt.data.filter.units import Block, Side
+from nmt.data.filter.units import Block
 
 MAX_TRAINING_CELLS = 10_000_000
 """Maximum number of cells to learn from, which take about 300 MB."""
@@ -52,17 +51,20 @@ class Lexicon:
             vocab_size: units with higher ids are ignored.
             max_cells: number of cells to learn from.
         """
-        cells = _TrainingCells(read_blocks, vocab_size, max_cells)
-        source_unit_K, target_unit_K = np.divmod(cells.keys_K, vocab_size)
-        target_K = cells.learn(source_unit_K, cells.target)
-        source_K = cells.learn(target_unit_K, cells.source)
+        keys_K = _repeated_keys(_limited(read_blocks(), max_cells), vocab_size)
+        entries_C, source_C, target_C = _training_cells(
+            _limited(read_blocks(), max_cells), keys_K, vocab_size
+        )
+        source_unit_K, target_unit_K = np.divmod(keys_K, vocab_size)
+        target_K = _learn(entries_C, target_C, source_unit_K)
+        source_K = _learn(entries_C, source_C, target_unit_K)
         has_target_K = target_K > 0
         has_source_K = source_K > 0
         kept_K = np.flatnonzero(has_target_K | has_source_K)
         target_K = target_K[kept_K]
         source_K = source_K[kept_K]
         return cls(
-            cells.keys_K[kept_K],
+            keys_K[kept_K],
             target_K.astype(np.float32),
             source_K.astype(np.float32),
             vocab_size,
@@ -70,92 +72,51 @@ class Lexicon:
 
     def find(self, block: Block) -> tuple[Indices, Indices]:
         """Return the cells of a block that have an entry, and these entries."""
-        frequent = _frequent_keys(block, self.vocab_size)
-        return _find_keys(self.keys_K, *frequent)
+        return _find_entries(block, self.keys_K, self.vocab_size)
 
 
-class _Buffer:
-    """An array to which other arrays are appended."""
-
-    def __init__(self, max_size: int, dtype: type[np.integer[Any]]) -> None:
-        self._array: Integers = np.empty(max_size, dtype)
-        self._size = 0
-
-    def append(self, values: Integers) -> None:
-        """Append an array."""
-        end = self._size + len(values)
-        self._array[self._size : end] = values
-        self._size = end
-
-    def content(self) -> Integers:
-        """Return what has been appended."""
-        return self._array[: self._size]
-
-
-class _Side:
-    """The units of one side of the training pairs."""
-
-    def __init__(self, max_cells: int) -> None:
-        self._buffer = _Buffer(max_cells, np.int32)
-        self.num_units = 0
-
-    @property
-    def unit_C(self) -> Integers:
-        """Index of the unit of each cell."""
-        return self._buffer.content()
-
-    def append(self, side: Side, unit_C: Indices) -> None:
-        """Append the cells of a block."""
-        index_C = unit_C + self.num_units
-        self._buffer.append(index_C)
-        self.num_units += len(side.ids_U)
+def _training_cells(blocks: Iterable[Block], keys_K: Indices, vocab_size: int) -> Integers:
+    """Return the entry of each cell that has one, and its source and target unit, numbered over
+    all sentences, [3, C]."""
+    cells = [np.zeros((3, 0), np.int32)]
+    num_sources = 0
+    num_targets = 0
+    for block in blocks:
+        cells_C, entries_C = _find_entries(block, keys_K, vocab_size)
+        source_C = num_sources + block.source_C[cells_C]
+        target_C = num_targets + block.target_C[cells_C]
+        num_sources += len(block.source.ids_U)
+        num_targets += len(block.target.ids_U)
+        cells_3C = np.stack([entries_C, source_C, target_C])
+        cells.append(cells_3C.astype(np.int32))
+    return np.concatenate(cells, axis=1)
 
 
-class _TrainingCells:
-    """The cells of the training pairs that have an entry."""
+def _learn(entries_C: Integers, unit_C: Integers, given_K: Indices) -> Doubles:
+    """Return the probability of the unit on a side of each entry, given the unit on the other side,
+    [K].
 
-    def __init__(
-        self, read_blocks: Callable[[], Iterator[Block]], vocab_size: int, max_cells: int
-    ) -> None:
-        self.vocab_size = vocab_size
-        all_keys_C = _sorted_keys(_limited(read_blocks(), max_cells), vocab_size, max_cells)
-        self.keys_K = _repeated(all_keys_C)
-        num_cells = len(all_keys_C)
-        del all_keys_C  # to limit memory
-        entries = _Buffer(num_cells, np.int32)
-        self.source = _Side(num_cells)
-        self.target = _Side(num_cells)
-        for block in _limited(read_blocks(), max_cells):
-            frequent = _frequent_keys(block, self.vocab_size)
-            cells_C, entries_C = _find_keys(self.keys_K, *frequent)
-            source_C = block.source_C[cells_C]
-            target_C = block.target_C[cells_C]
-            entries.append(entries_C)
-            self.source.append(block.source, source_C)
-            self.target.append(block.target, target_C)
-        self.entries_C = entries.content()
-
-    def learn(self, given_K: Indices, side: _Side) -> Doubles:
-        """Return the probability of the unit on a side of each entry, given the unit on the other
-        side, [K]."""
-        num_entries = len(self.keys_K)
-        unit_C = side.unit_C
-        # At first, all units of the other side explain a unit equally well.
-        probability_K: Doubles = np.ones(num_entries)
-        for iteration in range(NUM_ITERATIONS):
-            # Expectation: the share of each unit of the other side in explaining a unit.
-            probability_C = probability_K[self.entries_C]
-            sum_U = np.bincount(unit_C, probability_C, side.num_units)
-            explained_U = sum_U + NULL_PROBABILITY
-            share_C = probability_C / explained_U[unit_C]
-            count_K = np.bincount(self.entries_C, share_C, num_entries)
-            # Maximization: relative frequencies.
-            total_V = np.bincount(given_K, count_K, self.vocab_size)
-            total_V = np.maximum(total_V, 1.0)
-            if iteration == NUM_ITERATIONS - 1:
-                count_K = np.maximum(count_K - DISCOUNT, 0.0)
-            probability_K = count_K / total_V[given_K]
-        return probability_K
+    Args:
+        entries_C: the entry of each cell.
+        unit_C: its unit on the side, numbered over all sentences.
+        given_K: the unit on the other side of each entry.
+    """
+    num_entries = len(given_K)
+    # At first, all units of the other side explain a unit equally well.
+    probability_K: Doubles = np.ones(num_entries)
+    for iteration in range(NUM_ITERATIONS):
+        # Expectation: the share of each unit of the other side in explaining a unit.
+        probability_C = probability_K[entries_C]
+        explained_U = np.bincount(unit_C, probability_C) + NULL_PROBABILITY
+        share_C = probability_C / explained_U[unit_C]
+        count_K = np.bincount(entries_C, share_C, num_entries)
+        # Maximization: relative frequencies.
+        total_V = np.bincount(given_K, count_K)
+        total_V = np.maximum(total_V, 1.0)
+        if iteration == NUM_ITERATIONS - 1:
+            count_K = np.maximum(count_K - DISCOUNT, 0.0)
+        probability_K = count_K / total_V[given_K]
+    return probability_K
 
 
 def _frequent_keys(block: Block, vocab_size: int) -> tuple[Indices, Indices]:
@@ -168,12 +129,9 @@ def _frequent_keys(block: Block, vocab_size: int) -> tuple[Indices, Indices]:
     return cells_C, first_keys_C + target_C[cells_C]
 
 
-def _find_keys(
-    keys_K: Indices,
-    cells_C: Indices,
-    keys_C: Indices,
-) -> tuple[Indices, Indices]:
-    """Return the cells whose key is one of `keys_K`, and its index."""
+def _find_entries(block: Block, keys_K: Indices, vocab_size: int) -> tuple[Indices, Indices]:
+    """Return the cells of a block whose key is one of `keys_K`, and its index."""
+    cells_C, keys_C = _frequent_keys(block, vocab_size)
     if not len(keys_K):
         nothing = cells_C[:0]
         return nothing, nothing
@@ -184,23 +142,17 @@ def _find_keys(
     return cells_C[is_known_C], entries_C[is_known_C]
 
 
-def _sorted_keys(blocks: Iterable[Block], vocab_size: int, max_cells: int) -> Integers:
-    """Return the keys of all training cells, ascending."""
-    keys = _Buffer(max_cells, np.int64)
+def _repeated_keys(blocks: Iterable[Block], vocab_size: int) -> Indices:
+    """Return the keys that occur at least twice in the training cells, ascending."""
+    keys = [np.zeros(0, np.int64)]
     for block in blocks:
         _, keys_C = _frequent_keys(block, vocab_size)
         keys.append(keys_C)
-    all_keys_C = keys.content()
+    all_keys_C = np.concatenate(keys)
+    del keys  # to limit memory
     all_keys_C.sort()
-    return all_keys_C
-
-
-def _repeated(keys_C: Integers) -> Indices:
-    """Return the keys that occur at least twice, ascending, from sorted ones."""
-    is_repeated_C = keys_C[1:] == keys_C[:-1]
-    repeated_C = keys_C[1:][is_repeated_C]
-    distinct_K = np.unique(repeated_C)
-    return distinct_K.astype(np.int64)
+    is_repeated_C = all_keys_C[1:] == all_keys_C[:-1]
+    return np.unique(all_keys_C[1:][is_repeated_C])
 
 
 def _limited(blocks: Iterable[Block], max_cells: int) -> Iterator[Block]:

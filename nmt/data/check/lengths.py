@@ -24,11 +24,15 @@ def log_length_ratio(source_N: Integers, target_N: Integers) -> Doubles:
 
 def ratio_statistics(chars_N2: Integers) -> tuple[float, float]:
     """Return the median and the spread (a robust standard deviation) of the log length ratio."""
-    ratio_N = log_length_ratio(*chars_N2.T)
-    median = float(np.median(ratio_N))
-    deviation_N = np.abs(ratio_N - median)
-    spread = 1.4826 * float(np.median(deviation_N)) + 0.02
-    return median, spread
+    median, spread = median_and_spread(log_length_ratio(*chars_N2.T))
+    return median, spread + 0.02
+
+
+def median_and_spread(value_N: Doubles) -> tuple[float, float]:
+    """Return the median of values and their spread."""
+    median = float(np.median(value_N))
+    deviation_N = np.abs(value_N - median)
+    return median, 1.4826 * float(np.median(deviation_N))
 
 
 @dataclass(frozen=True)
@@ -63,17 +67,12 @@ class LengthBins:
             bins.append((center, median, spread))
         return cls(*np.transpose(bins))
 
-    def statistics(self, chars_N2: Integers) -> tuple[Doubles, Doubles]:
-        """Return the median and the spread of the ratio for each pair, [N]."""
+    def deviations(self, chars_N2: Integers) -> tuple[Doubles, Doubles]:
+        """Return the deviation of each log length ratio from the median of pairs of this size, and
+        the spread of the ratio, [N]."""
         size_N = _log_size(chars_N2)
         median_N = np.interp(size_N, self.center_B, self.median_B)
         spread_N = np.interp(size_N, self.center_B, self.spread_B)
-        return median_N, spread_N
-
-    def deviations(self, chars_N2: Integers) -> tuple[Doubles, Doubles]:
-        """Return the deviation of each log length ratio from the median, and the spread of the
-        ratio."""
-        median_N, spread_N = self.statistics(chars_N2)
         deviation_N = log_length_ratio(*chars_N2.T) - median_N
         return deviation_N, spread_N
 

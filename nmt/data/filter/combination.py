@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.arrays import Doubles, Floats
+from nmt.data.check.lengths import median_and_spread
 from nmt.data.filter.scorer import Arrays
 
 LOG_LIKELIHOODS = ("length", "ending")
@@ -30,9 +31,7 @@ class Standardization:
     @classmethod
     def fit(cls, value_N: Doubles) -> Standardization:
         """Estimate both from the values of a sample."""
-        median = float(np.median(value_N))
-        deviation_N = np.abs(value_N - median)
-        spread = 1.4826 * float(np.median(deviation_N))
+        median, spread = median_and_spread(value_N)
         return cls(median, max(spread, MIN_SPREAD))
 
     def penalties(self, value_N: Doubles) -> Doubles:

@@ -28,9 +28,7 @@ class EndingScorer:
         self.endings = endings
         self.score_EE = score_EE
         # The first row and column are for rare endings.
-        self._indices: dict[str, int] = {}
-        for index, ending in enumerate(endings, 1):
-            self._indices[ending] = index
+        self._indices = {ending: index for index, ending in enumerate(endings, 1)}
 
     @classmethod
     def fit(cls, pairs: Sequence[Pair]) -> EndingScorer:
@@ -40,10 +38,13 @@ class EndingScorer:
             counts.update(map(find_ending, pair))
         endings = [ending for ending, _ in counts.most_common(MAX_ENDINGS)]
         size = len(endings) + 1
+        count_EE = np.full((size, size), SMOOTHING)
         unknown_EE = np.zeros((size, size), np.float32)
         scorer = cls(endings, unknown_EE)
-        scorer._learn(pairs)
-        return scorer
+        np.add.at(count_EE, scorer._find(pairs), 1)
+        most_E1 = count_EE.max(1, keepdims=True)
+        score_EE = np.log(count_EE / most_E1)
+        return cls(endings, score_EE.astype(np.float32))
 
     def score(self, pairs: Sequence[Pair]) -> Floats:
         """Return the log-likelihood of each pair, [N], at most 0."""
@@ -61,33 +62,20 @@ class EndingScorer:
         endings = np.array(self.endings, "<U1")
         return {"endings": endings, "score": self.score_EE}
 
-    def _learn(self, pairs: Sequence[Pair]) -> None:
-        count_EE = np.full(self.score_EE.shape, SMOOTHING)
-        np.add.at(count_EE, self._find(pairs), 1)
-        most_E1 = count_EE.max(1, keepdims=True)
-        score_EE = np.log(count_EE / most_E1)
-        self.score_EE = score_EE.astype(np.float32)
-
     def _index(self, text: str) -> int:
         ending = find_ending(text)
         return self._indices.get(ending, 0)
 
     def _find(self, pairs: Sequence[Pair]) -> tuple[list[int], list[int]]:
         """Return the indices of the endings of both sides."""
-        sources = []
-        targets = []
-        for source, target in pairs:
-            sources.append(self._index(source))
-            targets.append(self._index(target))
+        sources = [self._index(source) for source, _ in pairs]
+        targets = [self._index(target) for _, target in pairs]
         return sources, targets
 
 
 def find_ending(text: str) -> str:
     """Return the last character if it is a punctuation mark or a symbol, or an empty string."""
-    text = text.rstrip()
-    last = text[-1:]
-    if not last.isprintable():
+    last = text.rstrip()[-1:]
+    if not last or last.isalnum() or not last.isprintable() or is_mark(last):
         return ""
-    if last == "" or last.isalnum():
-        return ""
-    return "" if is_mark(last) else last
+    return last

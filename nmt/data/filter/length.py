@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmt.data.arrays import Floats, Indices
-from nmt.data.check.lengths import LengthBins, log_length_ratio
+from nmt.data.check.lengths import LengthBins
 from nmt.data.filter.scorer import Arrays
 from nmt.data.pairs import Pair
 
@@ -25,15 +25,11 @@ class LengthScorer:
     @classmethod
     def fit(cls, pairs: Sequence[Pair]) -> LengthScorer:
         """Estimate the distribution."""
-        chars_N2 = _count_characters(pairs)
-        return cls(LengthBins.fit(chars_N2))
+        return cls(LengthBins.fit(_count_characters(pairs)))
 
     def score(self, pairs: Sequence[Pair]) -> Floats:
         """Return the log-likelihood of each pair, [N], at most 0."""
-        chars_N2 = _count_characters(pairs)
-        median_N, spread_N = self.bins.statistics(chars_N2)
-        source_N, target_N = chars_N2.T
-        deviation_N = log_length_ratio(source_N, target_N) - median_N
+        deviation_N, spread_N = self.bins.deviations(_count_characters(pairs))
         z_N = deviation_N / spread_N
         score_N = -(z_N**2) / 2
         return score_N.astype(np.float32)

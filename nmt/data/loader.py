@@ -114,7 +114,6 @@ class Loader:
 
     def __post_init__(self) -> None:
         self.noise = SourceNoise(self.config.source_noise)
-        self._has_noise = bool(self.config.source_noise)
         self.subword_sampler = None
         spec = self.config.subword_regularization
         if spec:
@@ -225,8 +224,7 @@ class Loader:
         lengths_N2 = self._lengths_N2(pair_ids_N)
         noise_NK = self._choose_noise(pair_ids_N, epoch)
         window = Window(epoch, index, pair_ids_N, lengths_N2, noise_NK, [])
-        if self._has_noise:
-            self._update_noisy_lengths(window)
+        self._update_noisy_lengths(window)
         batches = self.batching.plan(lengths_N2, (self.seed, epoch, index))
         return replace(window, batches=batches)
 
@@ -275,7 +273,7 @@ class Loader:
             texts = list(map(self.store.target, pair_ids))
             sampled = self.subword_sampler.encode_batch(texts, rng)
             targets = self._unless_too_long(sampled, targets)
-        elif self._has_noise:
+        else:
             for n, row in self._noisy_rows(window, indices_N):
                 sources[n] = row
         pairs = list(zip(sources, targets, strict=True))
@@ -342,7 +340,7 @@ class Loader:
         """Return which noise functions apply to each pair in an epoch, [N, K]."""
         probabilities = self.noise.probabilities
         chosen_NK = np.zeros((len(pair_ids_N), len(probabilities)), bool)
-        if not self._has_noise:
+        if not probabilities:
             return chosen_NK
         for shard, places_N, pairs_N in self.store.by_shard(pair_ids_N):
             key = (self.seed, NOISE_STREAM, epoch, shard)

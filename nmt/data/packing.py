@@ -57,8 +57,7 @@ class PackShape:
         deviation = excess_N.std() * root
         source_slots = math.ceil(ratio * target_slots + deviation)
         # The longest source fits beside the shortest target, and the other way round.
-        largest = max(source_slots, target_slots)
-        num_padding = 1 + _min_segments(largest, max_length)
+        num_padding = 1 + _min_segments(source_slots, target_slots, max_length)
         smallest = max_length + num_padding
         source_slots = _rounded_up(max(source_slots, smallest))
         target_slots = _rounded_up(max(target_slots, smallest))
@@ -71,27 +70,27 @@ class PackShape:
     @property
     def max_pairs(self) -> int:
         """Maximum number of pairs of a batch: each side may need further segments of padding."""
-        largest = max(self.source_slots, self.target_slots)
-        return self.num_segments - _min_segments(largest, self.max_length)
+        num_paddings = _min_segments(self.source_slots, self.target_slots, self.max_length)
+        return self.num_segments - num_paddings
 
     def is_paddable(self, source_slots: int, target_slots: int) -> bool:
         """Return whether segments of padding can fill the remaining slots: each takes at least one
         and at most `max_length` on both sides."""
         most_segments = min(source_slots, target_slots)
-        largest = max(source_slots, target_slots)
-        return most_segments >= _min_segments(largest, self.max_length)
+        return most_segments >= _min_segments(source_slots, target_slots, self.max_length)
 
     def num_paddings(self, source_slots: int, target_slots: int, num_pairs: int) -> int:
         """Return the number of segments of padding that fill the remaining slots."""
-        largest = max(source_slots, target_slots)
-        fewest = _min_segments(largest, self.max_length)
+        fewest = _min_segments(source_slots, target_slots, self.max_length)
         wanted = max(NUM_PADDING_SEGMENTS, fewest)
         num_places = self.num_segments - num_pairs
         return min(wanted, source_slots, target_slots, num_places)
 
 
-def _min_segments(slots: int, max_length: int) -> int:
-    return max(1, math.ceil(slots / max_length))
+def _min_segments(source_slots: int, target_slots: int, max_length: int) -> int:
+    """Return the minimum number of segments that fill some slots of both sides."""
+    largest = max(source_slots, target_slots)
+    return max(1, math.ceil(largest / max_length))
 
 
 def _rounded_up(slots: int) -> int:
@@ -183,9 +182,8 @@ class _Planner:
         """Return the end of the pairs that fit with `max_length` slots left on both sides, or more
         where padding needs them."""
         shape = self.shape
-        largest = max(shape.source_slots, shape.target_slots)
-        margin = shape.max_length
-        margin += _min_segments(largest, shape.max_length)
+        num_paddings = shape.num_segments - shape.max_pairs
+        margin = shape.max_length + num_paddings
         num_places = shape.max_pairs - len(batch.places)
         end = place + num_places
         for side, slots in enumerate((batch.source_slots, batch.target_slots)):

@@ -131,22 +131,13 @@ def run_checks(
         DataError: there are no pairs, or a corpus is corrupted.
         UnfinishedPartsError: other machines have not finished their shards.
     """
-    if directory is None:
-        with work_directory(None) as temporary:
-            return run_checks(
-                corpora,
-                test_sets,
-                languages,
-                ignore=ignore,
-                max_examples=max_examples,
-                directory=temporary,
-                executor=executor,
-                part=part,
-            )
     ignored = frozenset(ignore)
-    extraction = _Extraction(directory, corpora, languages, ignored, part)
-    extraction.run(test_sets, executor)
-    with locked(directory / ".join.lock", busy=lambda: None):
+    with ExitStack() as stack:
+        if directory is None:
+            directory = stack.enter_context(work_directory(None))
+        extraction = _Extraction(directory, corpora, languages, ignored, part)
+        extraction.run(test_sets, executor)
+        stack.enter_context(locked(directory / ".join.lock", busy=lambda: None))
         checked, features = extraction.join()
         collector = FindingCollector(
             features, checked, OverlapIndex(test_sets), ignored, max_examples, directory / "keys.db"

@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from nmt.core import paths
 from nmt.core.console import log, progress
@@ -91,30 +90,29 @@ def fetch(
         DownloadError: the connection or request failed, or the file is not the expected one.
         MissingPackageError: the HTTP client is not installed.
     """
-    address = mirror_url(url)
     hint = f"re-run the command to resume, or {alternative}"
-    expected = _Expectation(sha256, md5, size)
-    if path.is_file() and not expected.problem(path):
-        return sha256 or paths.sha256(path)
-    require_package(CLIENT, CLIENT, f"downloading {path.name}")  # before a directory is created
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _partial_download(path, headers or {}) as partial:
-            partial.max_bytes = max_bytes
-            partial.https_only = https_only
-            # Nothing is kept of such a file, so there is nothing to resume.
-            download_again = f"re-run the command to download it again, or {alternative}"
-            partial.mismatch_hint = mismatch_hint or download_again
-            has_checksum = bool(sha256 or md5)
-            partial.receive(
-                address, hint, missing_hint or hint, resume_without_validator=has_checksum
-            )
-            partial.verify(address, expected)
-    except OSError as error:
-        raise DownloadError(
-            f"cannot write {path}: {error.strerror}",
-            f"{file_hint(error, 'check the disk')}; {directory_variable} sets the directory",
-        ) from None
+    # Nothing is kept of an unexpected file, so there is nothing to resume.
+    download_again = f"re-run the command to download it again, or {alternative}"
+    download = _Download(
+        url=mirror_url(url),
+        path=path,
+        expected=_Expectation(sha256, md5, size),
+        headers=headers or {},
+        hint=hint,
+        missing_hint=missing_hint or hint,
+        mismatch_hint=mismatch_hint or download_again,
+        max_bytes=max_bytes,
+        https_only=https_only,
+    )
+    if not path.is_file() or download.expected.problem(path):
+        require_package(CLIENT, CLIENT, f"downloading {path.name}")  # before a directory is created
+        try:
+            download.run()
+        except OSError as error:
+            raise DownloadError(
+                f"cannot write {path}: {error.strerror}",
+                f"{file_hint(error, 'check the disk')}; {directory_variable} sets the directory",
+            ) from None
     return sha256 or paths.sha256(path)
 
 
@@ -128,63 +126,65 @@ def mirror_url(url: str) -> str:
     return f"{mirror}/{url.partition('://')[2]}"
 
 
-@contextlib.contextmanager
-def _partial_download(path: Path, headers: Mapping[str, str]) -> Iterator[_PartialDownload]:
-    """Open PATH.part; rename it to PATH on success, and keep it for resuming on failure."""
-    part_path = path.with_name(f"{path.name}.part")
-    validator = path.with_name(f"{path.name}.part.tag")
-    try:
-        with part_path.open("ab") as file:
-            yield _PartialDownload(path, part_path, validator, file, headers)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part_path, path)  # after closing it, as Windows requires
-        validator.unlink(missing_ok=True)
-    finally:
-        if part_path.exists() and not part_path.stat().st_size:
-            part_path.unlink()
-            validator.unlink(missing_ok=True)
+@dataclass(kw_only=True)
+class _Download:
+    """The download of a file to PATH.part, which is kept for resuming on failure."""
 
-
-@dataclass
-class _PartialDownload:
-    """The bytes of a file received so far."""
-
+    url: str
     path: Path
-    part_path: Path
-    validator: Path
-    """File with the HTTP validator (ETag or date) of the bytes."""
-    file: IO[bytes]
+    expected: _Expectation
     headers: Mapping[str, str]
-    max_bytes: int | None = None
-    https_only: bool = False
-    mismatch_hint: str = ""
+    hint: str
+    missing_hint: str
+    mismatch_hint: str
+    max_bytes: int | None
+    https_only: bool
     is_server_reachable: bool = False
+
+    def __post_init__(self) -> None:
+        self.part_path = self.path.with_name(f"{self.path.name}.part")
+        self.validator = self.path.with_name(f"{self.path.name}.part.tag")
+        """File with the HTTP validator (ETag or date) of the bytes received so far."""
+
+    def run(self) -> None:
+        """Download the missing bytes, and rename the file if it is the expected one."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self.part_path.open("ab") as self.file:
+                self._receive()
+                self._verify()
+                self.file.flush()
+                os.fsync(self.file.fileno())
+            os.replace(self.part_path, self.path)  # after closing it, as Windows requires
+            self.validator.unlink(missing_ok=True)
+        finally:
+            if self.part_path.exists() and not self.num_bytes:
+                self.part_path.unlink()
+                self.validator.unlink(missing_ok=True)
 
     @property
     def num_bytes(self) -> int:
         """Number of bytes received."""
         return self.part_path.stat().st_size
 
-    def restart(self) -> None:
+    def _restart(self) -> None:
         """Discard the bytes."""
         self.file.truncate(0)
         self.validator.unlink(missing_ok=True)
 
-    def receive(
-        self, url: str, hint: str, missing_hint: str, *, resume_without_validator: bool
-    ) -> None:
+    def _receive(self) -> None:
         """Download the missing bytes, with retries."""
         import httpx
 
         num_failures = num_changes = 0
+        can_resume = bool(self.expected.sha256 or self.expected.md5)
         with _create_client(self.https_only) as client:
             while True:
                 offset = self.num_bytes
-                if offset and not self.validator.exists() and not resume_without_validator:
-                    self.restart()
+                if offset and not self.validator.exists() and not can_resume:
+                    self._restart()
                 try:
-                    return self._attempt(client, url, hint, missing_hint)
+                    return self._attempt(client)
                 except (httpx.TransportError, _RetryableError) as error:
                     self.file.flush()
                     num_failures = 1 if self.num_bytes > offset else num_failures + 1
@@ -193,42 +193,43 @@ class _PartialDownload:
                     # Fail fast without a network.
                     max_failures = MAX_FAILURES if self.is_server_reachable else 2
                     if max(num_failures, num_changes) >= max_failures:
-                        raise DownloadError(f"cannot download {url}: {reason}", hint) from None
+                        raise self._error(reason, self.hint) from None
                     if self.is_server_reachable:
                         log(f"{self.path.name}: {reason}; retrying")
                     time.sleep(
                         max(RETRY_DELAY * 2 ** (num_failures - 1), getattr(error, "delay", 0.0))
                     )
                 except (httpx.HTTPError, httpx.InvalidURL) as error:
-                    raise DownloadError(f"cannot download {url}: {error}", hint) from None
+                    raise self._error(str(error), self.hint) from None
 
-    def _attempt(self, client: httpx.Client, url: str, hint: str, missing_hint: str) -> None:
+    def _error(self, problem: str, hint: str) -> DownloadError:
+        return DownloadError(f"cannot download {self.url}: {problem}", hint)
+
+    def _attempt(self, client: httpx.Client) -> None:
         offset = self.num_bytes
         headers = self._request_headers(offset)
-        with client.stream("GET", url, headers=headers) as response:
+        with client.stream("GET", self.url, headers=headers) as response:
             self.is_server_reachable = True
             status = f"{response.status_code} {response.reason_phrase}"
             if response.status_code == 416:
                 if response.headers.get("Content-Range") == f"bytes */{offset}":
                     return  # the file is complete
-                self.restart()
+                self._restart()
                 raise _ChangedError("the file on the server has changed")
             if response.status_code in _RETRYABLE_STATUS:
                 raise _RetryableError(status, _retry_after(response))
             if response.status_code >= 400:
                 is_missing = response.status_code in _MISSING_STATUS
-                raise DownloadError(
-                    f"cannot download {url}: {status}", missing_hint if is_missing else hint
-                )
+                raise self._error(status, self.missing_hint if is_missing else self.hint)
             is_partial = response.status_code == 206
             content_range = response.headers.get("Content-Range", "")
             if not (is_partial and content_range.startswith(f"bytes {offset}-")):
-                self.restart()
+                self._restart()
                 if is_partial:
                     raise _ChangedError("the server sent a different range than requested")
             validator = _get_validator(response)
             if is_partial and validator and headers.get("If-Range", validator) != validator:
-                self.restart()  # the server ignores If-Range
+                self._restart()  # the server ignores If-Range
                 raise _ChangedError("the file on the server has changed")
             self._save(response, validator)
 
@@ -249,13 +250,12 @@ class _PartialDownload:
         with progress(
             total, self.path.name, "B", initial=offset, unit_scale=True, unit_divisor=1024
         ) as bar:
-            for (
-                chunk
-            ) in response.iter_raw():  # a chunk size would lose the last bytes before a disconnect
+            # A chunk size would lose the last bytes before a disconnect.
+            for chunk in response.iter_raw():
                 self.file.write(chunk)
                 num_bytes += len(chunk)
                 if self.max_bytes is not None and num_bytes > self.max_bytes:
-                    self.restart()
+                    self._restart()
                     problem = f"it has more than {self.max_bytes:,} bytes"
                     raise DownloadError(
                         f"cannot download {response.url}: {problem}", self.mismatch_hint
@@ -267,14 +267,16 @@ class _PartialDownload:
                 f"the connection closed after {self.num_bytes:,} of {total:,} bytes"
             )
 
-    def verify(self, url: str, expected: _Expectation) -> None:
+    def _verify(self) -> None:
         """Discard the bytes and raise a DownloadError if they are not the expected ones."""
-        problem = expected.problem(self.part_path)
+        problem = self.expected.problem(self.part_path)
         if not self.num_bytes:
             problem = problem or "the file is empty"
         if problem:
-            self.restart()
-            raise DownloadError(f"{url} is not the expected file: {problem}", self.mismatch_hint)
+            self._restart()
+            raise DownloadError(
+                f"{self.url} is not the expected file: {problem}", self.mismatch_hint
+            )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ each axis."""
 from __future__ import annotations
 
 import mmap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,14 @@ Indices = NDArray[np.int64]
 Integers = NDArray[np.integer]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
+
+
+def map_file(path: Path, dtype: Any) -> NDArray[Any]:
+    """Map a file as a plain array, whose slices take a tenth of the time of those of a memmap
+    object; an empty file cannot be mapped."""
+    if not path.stat().st_size:
+        return np.empty(0, dtype)
+    return np.asarray(np.memmap(path, dtype, "r"))
 
 
 def release(array: NDArray[Any]) -> None:

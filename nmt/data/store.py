@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, islice
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from nmt.core.errors import DataError
 from nmt.core.paths import new_file
-from nmt.data.arrays import Indices, Integers, release
+from nmt.data.arrays import Indices, Integers, map_file, release
 from nmt.data.pairs import Pair
 from nmt.data.shards import Shard
 from nmt.text.tokenizer import Tokenizer
@@ -60,8 +59,8 @@ class StoredShard:
         self._tokenizer = tokenizer
         dtype = id_type(len(tokenizer))
         try:
-            self._ids = _map(shard.path("ids"), dtype)
-            ends = _map(shard.path("ends"), np.uint32)
+            self._ids = map_file(shard.path("ids"), dtype)
+            ends = map_file(shard.path("ends"), np.uint32)
             self._ends_N2 = ends.reshape(-1, 2)
             self._text = _StoredText(shard)
         except (OSError, ValueError) as error:
@@ -111,8 +110,8 @@ class _StoredText:
     """The sentences of a shard that are stored as text."""
 
     def __init__(self, shard: Shard) -> None:
-        self._text = _map(shard.path("text"), np.uint8)
-        lines = _map(shard.path("lines"), LINE)
+        self._text = map_file(shard.path("text"), np.uint8)
+        lines = map_file(shard.path("lines"), LINE)
         self._numbers = lines["sentence"]
         self._ends = lines["end"]
 
@@ -289,15 +288,6 @@ def _alternate(sources: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
 
 def _last(ends: NDArray[Any]) -> int:
     return int(ends[-1]) if len(ends) else 0
-
-
-def _map(path: Path, dtype: Any) -> NDArray[Any]:
-    """Map a file; an empty one cannot be mapped."""
-    size = path.stat().st_size
-    if not size:
-        return np.empty(0, dtype)
-    mapped = np.memmap(path, dtype, mode="r")
-    return np.asarray(mapped)  # slices of a memmap object take ten times as long
 
 
 def _damaged(shard: Shard, problem: str) -> DataError:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nmt.core.compression import zstd
 from nmt.core.paths import write_bytes
-from nmt.data.arrays import Indices, release
+from nmt.data.arrays import Indices, map_file, release
 from nmt.data.check.features import LINE, PAIR, Records
 
 LEVEL = 1
@@ -38,7 +38,9 @@ class Features:
         """Map the files of a directory; see `join_records`."""
         columns = {}
         for name in PAIR.names or ():
-            columns[name] = _map(feature_file(directory, name), name)
+            dtype = PAIR[name]
+            values = map_file(feature_file(directory, name), dtype.base)
+            columns[name] = values.reshape(-1, *dtype.shape)
         return cls(columns)
 
     def __len__(self) -> int:
@@ -129,10 +131,3 @@ def _write(path: Path, start: int, values_N: Records) -> None:
     with path.open("ab") as file:
         file.truncate(start * size)
         file.write(content)
-
-
-def _map(path: Path, name: str) -> NDArray[Any]:
-    """Map the file of a feature as a plain array, whose slices are fast."""
-    dtype = PAIR[name]
-    mapped = np.memmap(path, dtype.base, "r").reshape(-1, *dtype.shape)
-    return np.asarray(mapped)

@@ -339,7 +339,7 @@ def find_earlier(records: np.ndarray, mask: np.ndarray) -> list[dict[int, int]]:
     found = find_duplicates(features, mask, frozenset(), Path("unused"))
     return [
         dict(zip(kind.pair_M.tolist(), kind.first_M.tolist(), strict=True))
-        for kind in (found.exact, found.near, found.same_source)
+        for kind in found.values()
     ]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from nmt.core.console import progress
 from nmt.data.arrays import Bools, Bytes, Hashes, Indices
 from nmt.data.check import checks, minhash
+from nmt.data.check.checks import Check
 from nmt.data.check.feature_files import Features
 from nmt.data.check.minhash import Band
 from nmt.data.first_occurrences import Keys, find_repeated
@@ -43,20 +44,10 @@ class Repetition:
         return int(self.first_M[place])
 
 
-@dataclass(frozen=True)
-class Duplicates:
-    """The duplicates of each kind."""
-
-    exact: Repetition
-    near: Repetition
-    same_source: Repetition
-    """The earlier pair has the same source and another target."""
-
-
 def find_duplicates(
     features: Features, mask_N: Bools, ignored: Set[str], scratch: Path
-) -> Duplicates:
-    """Find exact duplicates, near duplicates and repeated sources.
+) -> dict[Check, Repetition]:
+    """Find exact duplicates, near duplicates, and repeated sources with another target, by check.
 
     Args:
         features: the features of all pairs.
@@ -80,7 +71,11 @@ def find_duplicates(
     pair_M = same_source.pair_M[is_other_M]
     first_M = same_source.first_M[is_other_M]
     features.release()
-    return Duplicates(exact, near, Repetition(pair_M, first_M))
+    return {
+        checks.DUPLICATE: exact,
+        checks.NEAR_DUPLICATE: near,
+        checks.MULTIPLE_TARGETS: Repetition(pair_M, first_M),
+    }
 
 
 @dataclass(frozen=True)
@@ -123,10 +118,7 @@ def _find_near(
     for band in bands:
         band_keys = partial(_band_keys, digest_NP, band)
         candidates = find(band_keys, remaining_N)
-        near = []
-        for pair_M, first_M in _chunks(candidates):
-            similar = _similar(features, pair_M, first_M)
-            near.append(similar)
+        near = [_similar(features, *chunk) for chunk in _chunks(candidates)]
         for pair_M, _ in near:
             remaining_N[pair_M] = False
         found += near

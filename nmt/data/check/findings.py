@@ -130,12 +130,7 @@ class FindingCollector:
 
     def _mark_duplicates(self) -> None:
         mask_N = self.problems_N & checks.BLANK.bit == 0
-        duplicates = find_duplicates(self.features, mask_N, self.ignored, self.scratch)
-        self.repetitions = {
-            checks.DUPLICATE: duplicates.exact,
-            checks.NEAR_DUPLICATE: duplicates.near,
-            checks.MULTIPLE_TARGETS: duplicates.same_source,
-        }
+        self.repetitions = find_duplicates(self.features, mask_N, self.ignored, self.scratch)
         for check, repetition in self.repetitions.items():
             self.problems_N[repetition.pair_M] |= check.bit
 

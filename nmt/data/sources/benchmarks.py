@@ -121,7 +121,7 @@ def wmt24pp(*, target: str = "de_DE") -> DownloadableCorpus:
     languages = ("en", target.partition("_")[0])
     corpus = _test_set("wmt24pp", CorpusInfo(960, 1_200_000, "Apache-2.0", page), languages)
     if target != "de_DE":
-        corpus = replace(corpus, name=f"wmt24pp-{target}", spec=f"\"wmt24pp(target='{target}')\"")
+        corpus = replace(corpus, name=f"wmt24pp-{target}", spec=f"wmt24pp(target='{target}')")
     return replace(
         corpus,
         list_files=lambda: [RemoteFile(name, url, missing_hint=hint)],
@@ -150,7 +150,7 @@ def _with_codes(corpus: DownloadableCorpus, codes: tuple[str, str]) -> Downloada
     """Return a corpus with the name for other languages."""
     check_names(corpus.name, f"{corpus.name}(languages=('en', 'fr'))", *codes)
     spec = format_spec(corpus.name, {"languages": corpus.languages, "codes": codes})
-    return replace(corpus, name=f"{corpus.name}-{'-'.join(codes)}", spec=f'"{spec}"')
+    return replace(corpus, name=f"{corpus.name}-{'-'.join(codes)}", spec=spec)
 
 
 def _find(
@@ -222,7 +222,7 @@ def sacrebleu(
     return replace(
         corpus,
         name=f"sacrebleu-{test}-{valid}-{pair}".replace("/", "_"),
-        spec=f'"{format_spec("sacrebleu", options)}"',
+        spec=format_spec("sacrebleu", options),
         list_files=partial(_list_sacrebleu, (test, valid), pair),
         find_splits=partial(_find_sacrebleu, names={"test": test, "valid": valid}, pair=pair),
         expected_files=f"the archives of {test} and {valid}",

@@ -89,7 +89,7 @@ class DownloadableCorpus:
     """Published file names of the splits, if a directory may have several."""
     languages: tuple[str, str] = ("en", "de")
     spec: str = ""
-    """Spec string for command lines, if it is not the name."""
+    """Spec string, if it is not the name."""
     required_split: str = "train"
     """Split that the published files must have."""
     languages_option: str = ""
@@ -108,6 +108,11 @@ class DownloadableCorpus:
     def directory(self) -> Path:
         """Directory of the installed corpus."""
         return data_dir() / "corpora" / self.name
+
+    @property
+    def _word(self) -> str:
+        """The spec string in a command line."""
+        return f'"{self.spec}"' if self.spec else self.name
 
     def validate(self) -> None:
         """Do nothing: the options were validated when the corpus was created."""
@@ -142,7 +147,7 @@ class DownloadableCorpus:
 
     def _entries(self) -> dict[str, dict[str, Any]]:
         """Return the entry of each file in the record."""
-        command = f"nmt data download {self.spec or self.name} --force"
+        command = f"nmt data download {self._word} --force"
         try:
             meta = json.loads((self.directory / RECORD).read_text(encoding="utf-8"))
             entries: dict[str, dict[str, Any]] = meta["files"]
@@ -212,7 +217,7 @@ class DownloadableCorpus:
         if force:
             shutil.rmtree(downloads, ignore_errors=True)
         log(f"downloading {self.name} ({self.info.license}) to {self.directory}")
-        alternative = f"use a local file: nmt data download {self.spec or self.name} --from PATH"
+        alternative = f"use a local file: nmt data download {self._word} --from PATH"
         try:
             checksums = {}
             for file in self.list_files():

@@ -52,7 +52,7 @@ def mtdata(
     entries = partial(_find_recipe, recipe) if recipe else partial(_find_entries, [id])
     return DownloadableCorpus(
         name=f"mtdata-{name}",
-        spec=f'"{spec}"',
+        spec=spec,
         info=CorpusInfo(
             None,
             None,

@@ -137,9 +137,7 @@ def opus(
     publication = Publication(OPUS_URL, info, corpus, version)
     published = _create("opus", publication, version, languages)
     name = f"opus-{corpus}-{version}-{'-'.join(sorted(languages))}"
-    return replace(
-        published, name=name, spec=f'"{format_spec("opus", options)}"', languages_option=""
-    )
+    return replace(published, name=name, spec=format_spec("opus", options), languages_option="")
 
 
 def _source(name: str) -> Callable[..., DownloadableCorpus]:
@@ -186,7 +184,7 @@ def _create(
         options["languages"] = holdout.sides(*languages)
     return DownloadableCorpus(
         name=full_name,
-        spec=f'"{format_spec(name, options)}"' if options else "",
+        spec=format_spec(name, options) if options else "",
         info=publication.info,
         list_files=lambda: [RemoteFile(archive, url, missing_hint=hint)],
         find_splits=partial(

@@ -29,7 +29,9 @@ import benchmark
 from command_errors import error_messages
 from nmt.core.config import TrainConfig
 from nmt.data.loader import Loader
+from nmt.data.mixing import Mix, PreparedCorpus
 from nmt.data.prepare import PreparedData
+from nmt.data.sources import CorpusOptions
 
 INTERVAL = 0.2
 """Seconds between two samples."""
@@ -122,7 +124,9 @@ def _load(
     is_ready.wait()
     data = _open(directory)
     config = TrainConfig(batch_tokens=batch_tokens)
-    loader = Loader(data.store("train"), data.tokenizer(), config, 1, rank, num_ranks)
+    store = data.store("train")
+    mix = Mix([PreparedCorpus("", len(store), CorpusOptions())])
+    loader = Loader(store, data.tokenizer(), config, 1, rank, num_ranks, mix=mix)
     num_batches = len(loader.window(0, 0).batches)
     num_updates = math.ceil(num_batches / num_ranks) + NUM_FURTHER
     num_tokens = 0

@@ -192,8 +192,7 @@ def collate(
     pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int] = (), *, source_eos: bool = True
 ) -> Batch:
     """Return the tensors of a batch; with `source_eos`, sources end with </s>."""
-    sources = [src for src, _ in pairs]
-    targets = [tgt for _, tgt in pairs]
+    sources, targets = zip(*pairs, strict=True)
     if source_eos:
         src_BS = pad_rows(sources, after=EOS)
         lengths = [len(src) + 1 for src in sources]

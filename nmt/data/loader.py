@@ -30,11 +30,10 @@ from nmt.core.config import TrainConfig
 from nmt.core.errors import DataError
 from nmt.data.arrays import Bools, Indices, Integers
 from nmt.data.batching import Ids, PaddedBatching
-from nmt.data.mixing import Mix, PreparedCorpus
+from nmt.data.mixing import Mix
 from nmt.data.noise import SourceNoise
 from nmt.data.packing import PackedBatching
-from nmt.data.sampling import SampledCorpus, sampled_corpora
-from nmt.data.sources import CorpusOptions
+from nmt.data.sampling import SampledCorpus, usable_pairs
 from nmt.data.store import Store
 from nmt.data.subword_regularization import SubwordSampler
 from nmt.text.tokenizer import Tokenizer
@@ -104,8 +103,8 @@ class Loader:
     """Index of this process."""
     world_size: int = 1
     """Number of processes."""
-    mix: Mix | None = None
-    """The corpora of the store; None: a single one, all of whose pairs are used in each epoch."""
+    mix: Mix = field(kw_only=True)
+    """The corpora of the store."""
     source_eos: bool = field(default=True, kw_only=True)
     """Whether sources end with the end token."""
     packed: bool = field(default=False, kw_only=True)
@@ -119,12 +118,10 @@ class Loader:
         if spec:
             self.subword_sampler = SubwordSampler(spec, self.tokenizer, self.seed)
         self._tag_id = self.tokenizer.tag_id
-        whole_store = PreparedCorpus("", len(self.store), CorpusOptions())
-        mix = self.mix or Mix([whole_store])
-        self.corpora = self._select(mix)
-        sizes = [corpus.num_pairs for corpus in mix.corpora]
+        self.corpora = self._select()
+        sizes = [corpus.num_pairs for corpus in self.mix.corpora]
         self._ends_of_corpora = np.cumsum(sizes)
-        tags = [corpus.options.tag for corpus in mix.corpora]
+        tags = [corpus.options.tag for corpus in self.mix.corpora]
         self._is_tagged = np.array(tags)
         self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
         """Number of pairs of an epoch."""
@@ -147,12 +144,13 @@ class Loader:
             lengths_N2, config.batch_tokens, config.max_length, self.source_eos
         )
 
-    def _select(self, mix: Mix) -> list[SampledCorpus]:
+    def _select(self) -> list[SampledCorpus]:
         """Return the pairs within `train.max_length` of each corpus."""
         max_length = self.config.max_length
-        usable = list(sampled_corpora(self.store, mix.corpora, max_length))
+        corpora = self.mix.corpora
+        usable = list(usable_pairs(self.store, corpora, max_length))
         num_by_role: Counter[str] = Counter()
-        for corpus, pairs in zip(mix.corpora, usable, strict=True):
+        for corpus, pairs in zip(corpora, usable, strict=True):
             num_by_role[corpus.role] += len(pairs)
         for role, num_pairs in num_by_role.items():
             if not num_pairs:
@@ -160,8 +158,8 @@ class Loader:
                     f"no {role} pair has at most {max_length} tokens", "increase train.max_length"
                 )
         sizes = list(map(len, usable))
-        counts = mix.pairs_per_epoch(sizes)
-        return list(map(SampledCorpus, mix.corpora, usable, counts))
+        counts = self.mix.pairs_per_epoch(sizes)
+        return list(map(SampledCorpus, corpora, usable, counts))
 
     def stream(self, epoch: int, window: int, num_batches: int) -> Iterator[Update]:
         """Yield the updates after the first batches of a window of an epoch, and those of all later

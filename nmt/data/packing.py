@@ -241,8 +241,8 @@ def pack(
 ) -> PackedBatch:
     """Return the tensors of a batch that `plan_packed_batches` has planned; with `source_eos`,
     sources end with </s>."""
-    sources = [source for source, _ in pairs]
-    targets = [target for _, target in pairs]
+    sources: Sequence[Ids]
+    sources, targets = zip(*pairs, strict=True)
     if not source_eos:
         sources = [encoder_input(source, source_eos) for source in sources]
     src_lengths = _lengths(sources) + source_eos

@@ -5,9 +5,9 @@ Shape suffix: N pairs.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -165,19 +165,16 @@ def describe(corpora: Sequence[SampledCorpus]) -> str:
     return f"{parts} per epoch"
 
 
-def sampled_corpora(
+def usable_pairs(
     store: Store, corpora: Sequence[PreparedCorpus], max_length: int
 ) -> Iterator[UsablePairs]:
     """Yield the usable pairs of each corpus of a store, which has the corpora one after the
     other."""
-    ends = accumulate(corpus.num_pairs for corpus in corpora)
-    shard = 0
-    for corpus, end in zip(corpora, ends, strict=True):
-        shards = []
-        while shard < len(store.shards):
-            end_of_shard = store.starts[shard + 1]
-            if end_of_shard > end:
-                break
-            shards.append(shard)
-            shard += 1
+    end = 0
+    end_shard = 0
+    for corpus in corpora:
+        end += corpus.num_pairs
+        first_shard = end_shard
+        end_shard = bisect_right(store.starts, end) - 1
+        shards = range(first_shard, end_shard)
         yield UsablePairs(store, shards, max_length, corpus.options.tag)

@@ -133,7 +133,7 @@ class Trainer:
             self.config.seed,
             self.group.rank,
             self.group.world_size,
-            self.prepared.mix(self.config),
+            mix=self.prepared.mix(self.config),
             source_eos=self.config.model.source_eos,
             packed=packed,
         )

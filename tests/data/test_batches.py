@@ -93,7 +93,11 @@ def prepare_and_load(directory: Path, *changes: str) -> tuple[PreparedData, Load
     experiment = config(directory, *changes)
     prepared = prepare(experiment)
     return prepared, Loader(
-        prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed
+        prepared.store("train"),
+        prepared.tokenizer(),
+        experiment.train,
+        experiment.seed,
+        mix=prepared.mix(experiment),
     )
 
 
@@ -279,9 +283,10 @@ def test_ranks_partition_the_updates(directory: Path) -> None:
     prepared, single = prepare_and_load(
         directory, "train.batch_tokens=128", "train.grad_accumulation=3"
     )
-    options = config(directory, "train.batch_tokens=128").train
+    options = config(directory, "train.batch_tokens=128")
+    mix = prepared.mix(options)
     ranks = [
-        Loader(prepared.store("train"), prepared.tokenizer(), options, 1, rank, 3)
+        Loader(prepared.store("train"), prepared.tokenizer(), options.train, 1, rank, 3, mix=mix)
         for rank in range(3)
     ]
     whole = list(single.updates(0))

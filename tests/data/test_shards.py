@@ -328,7 +328,7 @@ def build_loader(
         experiment.seed,
         rank,
         size,
-        prepared.mix(experiment),
+        mix=prepared.mix(experiment),
     )
 
 

@@ -57,7 +57,7 @@ def loader(
         experiment.seed,
         rank,
         world_size,
-        mix,
+        mix=mix,
     )
 
 

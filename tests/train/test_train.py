@@ -779,7 +779,11 @@ def test_plan_estimates_match_the_training_run(directory: Path) -> None:
     elapsed = time.monotonic() - began
     prepared = prepare(experiment)
     loader = Loader(
-        prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed
+        prepared.store("train"),
+        prepared.tokenizer(),
+        experiment.train,
+        experiment.seed,
+        mix=prepared.mix(experiment),
     )
     updates = list(loader.updates(0))
     tokens = sum(update.tokens for update in updates)

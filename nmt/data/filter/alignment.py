@@ -26,8 +26,6 @@ from nmt.data.filter.units import (
 )
 from nmt.data.pairs import Pair
 
-MAX_VOCAB_SIZE = 60_000
-MIN_UNIT_COUNT = 2
 FREQUENCY_SMOOTHING = 0.5
 PRIOR_COUNT = 20.0
 """Number of average units that are added to the occurrences of a unit to estimate its expected
@@ -71,7 +69,7 @@ class AlignmentScorer:
         """Learn the lexicon and the average coverages."""
         pairs = translated_pairs(pairs)
         sentences = (units(text) for pair in pairs for text in pair)
-        vocabulary = Vocabulary.fit(sentences, MAX_VOCAB_SIZE, MIN_UNIT_COUNT)
+        vocabulary = Vocabulary.fit(sentences)
         lexicon = Lexicon.fit(partial(blocks, pairs, vocabulary), len(vocabulary))
         frequencies_2V = _frequencies(pairs, vocabulary)
         unknown_2V = np.zeros_like(frequencies_2V)

@@ -27,6 +27,8 @@ MAX_CELLS = 1 << 20
 """Maximum number of cells in a block of pairs, unless a single pair has more. Limits memory."""
 Sentences = Sequence[Sequence[int]]
 """Sentences as ids of units."""
+MAX_VOCAB_SIZE = 60_000
+MIN_UNIT_COUNT = 2
 NUM_RARE = 1 << 20
 """Number of ids of units that are not in the vocabulary, which share them by their hash values."""
 MAX_SHARED_PART = 0.4
@@ -78,21 +80,13 @@ class Vocabulary:
         self._ids = {unit: i for i, unit in enumerate(frequent)}
 
     @classmethod
-    def fit(
-        cls,
-        sentences: Iterable[Sequence[str]],
-        max_size: int,
-        min_count: int,
-    ) -> Vocabulary:
+    def fit(cls, sentences: Iterable[Sequence[str]]) -> Vocabulary:
         """Select the units that occur in the most sentences."""
         counts = Counter[str]()
         for sentence in sentences:
             counts.update(sentence)
-        frequent = []
-        for unit, count in counts.most_common(max_size):
-            if count >= min_count:
-                frequent.append(unit)
-        return cls(frequent)
+        most_common = counts.most_common(MAX_VOCAB_SIZE)
+        return cls([unit for unit, count in most_common if count >= MIN_UNIT_COUNT])
 
     def __len__(self) -> int:
         return len(self.frequent)

@@ -16,8 +16,8 @@ from nmt.core.registry import format_spec
 from nmt.data.archives import SourceFile
 from nmt.data.download import mirror_url
 from nmt.data.pairs import Pair, read_blocks, read_lines, read_pairs
-from nmt.data.sources.corpus import CorpusInfo, PairReader, SplitReaders
-from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
+from nmt.data.sources.corpus import CorpusInfo, SplitReaders
+from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile, find_named
 from nmt.data.sources.hub import endpoint
 from nmt.data.sources.published import ENGLISH_GERMAN, Languages, check_names
 from nmt.text.language_codes import THREE_LETTER_CODES
@@ -43,18 +43,20 @@ def ntrex(*, languages: Languages = ENGLISH_GERMAN, codes: Codes = None) -> Down
     codes = codes or _three_letter_codes("ntrex", languages)
     page = "https://github.com/MicrosoftTranslator/NTREX"
     files = []
+    names = []
     for code in codes:
         name = "newstest2019-src.eng.txt" if code == "eng" else f"newstest2019-ref.{code}.txt"
         checksum = NTREX_CHECKSUMS.get(name)
         hint = f"it may not have {codes[0]} and {codes[1]}: see {page}"
         files.append(RemoteFile(name, f"{NTREX_URL}/{name}", checksum, missing_hint=hint))
+        names.append(name)
     corpus = _test_set("ntrex", CorpusInfo(1_997, 558_175, "CC BY-SA 4.0", page), languages)
     is_default = codes == ("eng", "deu")
     return replace(
         corpus if is_default else _with_codes(corpus, codes),
         list_files=lambda: files,
-        find_splits=partial(_find, names={"test": [file.name for file in files]}, read=read_pairs),
-        expected_files=f"a directory with {files[0].name} and {files[1].name}",
+        find_splits=partial(find_named, names={"test": names}, read=read_pairs),
+        expected_files=f"a directory with {names[0]} and {names[1]}",
     )
 
 
@@ -79,7 +81,7 @@ def flores(*, languages: Languages = ENGLISH_GERMAN, codes: Codes = None) -> Dow
     return replace(
         corpus if is_default else _with_codes(corpus, codes),
         list_files=partial(_list_flores, codes, names),
-        find_splits=partial(_find, names=names, read=_read_flores),
+        find_splits=partial(find_named, names=names, read=_read_flores),
         expected_files=f"a directory with {', '.join(names['valid'] + names['test'])}",
     )
 
@@ -125,7 +127,7 @@ def wmt24pp(*, target: str = "de_DE") -> DownloadableCorpus:
     return replace(
         corpus,
         list_files=lambda: [RemoteFile(name, url, missing_hint=hint)],
-        find_splits=partial(_find, names={"test": [name]}, read=_read_wmt24pp),
+        find_splits=partial(find_named, names={"test": [name]}, read=_read_wmt24pp),
         expected_files=name,
         languages_option="",
     )
@@ -151,22 +153,6 @@ def _with_codes(corpus: DownloadableCorpus, codes: tuple[str, str]) -> Downloada
     check_names(corpus.name, f"{corpus.name}(languages=('en', 'fr'))", *codes)
     spec = format_spec(corpus.name, {"languages": corpus.languages, "codes": codes})
     return replace(corpus, name=f"{corpus.name}-{'-'.join(codes)}", spec=spec)
-
-
-def _find(
-    files: Sequence[SourceFile],
-    errors: str,
-    *,
-    names: Mapping[str, Sequence[str]],
-    read: Callable[..., Iterator[Pair]],
-) -> SplitReaders:
-    """Return a reader for each split of which all files, given by name, are there."""
-    readers: dict[str, PairReader] = {}
-    for split, names_of_split in names.items():
-        own = [file for name in names_of_split for file in files if file.name == name]
-        if len(own) == len(names_of_split):
-            readers[split] = partial(read, *own, errors=errors)
-    return readers
 
 
 def _read_flores(*files: SourceFile, errors: str) -> Iterator[Pair]:

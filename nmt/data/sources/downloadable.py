@@ -17,7 +17,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from nmt.core.packages import require_package
 from nmt.core.paths import clean_up, data_dir, locked, new_directory, sha256
 from nmt.data import download
 from nmt.data.archives import SourceFile, check_exists, list_files
-from nmt.data.pairs import COMPRESSED, EncodingError, read_pairs, write_pairs
+from nmt.data.pairs import COMPRESSED, EncodingError, Pair, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import (
     RECORD,
@@ -309,6 +309,23 @@ def _stored_file(
         if name in entries:
             return directory / name
     return None
+
+
+def find_named(
+    files: Sequence[SourceFile],
+    errors: str,
+    *,
+    names: Mapping[str, Sequence[str]],
+    read: Callable[..., Iterator[Pair]],
+) -> SplitReaders:
+    """Return a reader for each split of which all files, given by name, are there."""
+    by_name = {file.name: file for file in reversed(files)}
+    readers: dict[str, PairReader] = {}
+    for split, names_of_split in names.items():
+        own = [by_name[name] for name in names_of_split if name in by_name]
+        if len(own) == len(names_of_split):
+            readers[split] = partial(read, *own, errors=errors)
+    return readers
 
 
 def find_standard_splits(

@@ -71,8 +71,9 @@ class Executor:
         are needed, so only some exist at a time.
 
         Args:
-            function: a function of a module, called with the task; its results do not depend on the
-                process. In this process, it is also called with `report`.
+            function: a function of a module, or a `partial` of one, called with the task; its
+                results do not depend on the process. In this process, it is also called with
+                `report`.
             tasks: arguments for it.
             report: called with the number of pairs that have been computed.
 

@@ -607,7 +607,7 @@ def test_failed_installation_leaves_no_files(
     with pytest.raises(DataError, match=message):
         install("wmt14", tmp_path / "mine")
     assert contents(data) == []
-    assert [path.name for path in (data / "corpora").iterdir()] == []
+    assert [path.name for path in (data / "corpora").glob("*")] == []
 
 
 def test_failed_reinstallation_keeps_old_corpus(tmp_path: Path) -> None:

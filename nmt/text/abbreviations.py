@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nmt.text.english_context import (
     AMBIGUOUS_CALENDAR,
     CALENDAR,
-    has_no_noun,
+    COUNTED,
     is_after_determiner,
     is_date,
-    is_other_word,
     starts_with_capital,
 )
 from nmt.text.language_codes import base_language
@@ -37,12 +36,19 @@ class _Abbreviations:
     """Titles."""
     after_number: Mapping[str, str]
     """With the words after 1 and after other numbers, separated by a slash if they differ."""
-    not_after: Mapping[str, str]
-    """Regular expressions of the text after which an abbreviation has another meaning."""
+    at_end: Mapping[str, str]
+    """Those that have another meaning at the end of a list, which `end` finds."""
+    end: re.Pattern[str]
+    other_meaning: Mapping[str, tuple[str, str]]
+    """Regular expressions of the text before and after an abbreviation that does not stand for
+    these words."""
     sentence_starts: str
     """Words that begin a sentence, which an abbreviation before them ends."""
+    dates: Mapping[str, str] = field(default_factory=dict)
+    """Days and months that may be other words, except where `is_date`."""
     before_no_name: Collection[str] = ()
-    """Abbreviations that hardly any name follows, so that a capital begins a sentence."""
+    """Abbreviations, in lower case, that hardly any name follows, so that a capital begins a
+    sentence."""
 
 
 _GERMAN = _Abbreviations(
@@ -110,13 +116,21 @@ _GERMAN = _Abbreviations(
         "Std": "Stunde/Stunden",
         "Stk": "Stück",
     },
-    not_after={
+    at_end={"u. a": "und andere"},
+    end=lazy_pattern(r"(?:\s\(|[^\w\s]*\s*$)"),
+    other_meaning={
         # The name, except where a sentence begins
-        "Max": r"[\w,]\s",
+        "Maximal": (r"[\w,]\s", ""),
         # The kind
-        "Art": r"\b(?i:dies|jen|jed|welch|solch|k?ein)e[rn]?\s",
+        "Artikel": (r"\b(?i:dies|jen|jed|welch|solch|k?ein)e[rn]?\s", ""),
         # A sentence of a law
-        "S": r"(?:§|\b(?:Abs\.|Absatz|Art\.|Artikel))\s\d+[a-z]?\s",
+        "Seite": (r"(?:§|\b(?:Abs\.|Absatz|Art\.|Artikel))\s\d+[a-z]?\s", ""),
+        # Friday
+        "Frau": (r"\b(?i:am|ab|bis|jeden|diesen|nächsten|letzten|kommenden)\s|[–-]", ""),
+        # The second day of Mo.-Fr.
+        **dict.fromkeys(
+            "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag".split(), ("[–-]", "")
+        ),
     },
     sentence_starts=(
         f"{GERMAN_SENTENCE_STARTS}|Anschließend|Später|Nun|Deshalb|Daher|Trotzdem|Außerdem"
@@ -173,17 +187,26 @@ _ENGLISH = _Abbreviations(
         "yr": "year/years",
         "yrs": "year/years",
     },
-    not_after={},
+    at_end={"excl": "excluded", "incl": "included"},
+    end=lazy_pattern(r"\W*$|\s?[),;:]|\s+in\s"),
+    other_meaning={
+        # The answer
+        "number": ("", COUNTED),
+        "Number": (r"(?:^|[.!?]\W{1,5})", COUNTED),
+        # The star, the fruits
+        **dict.fromkeys(("Sunday", "figure", "figures"), (r"\b[Tt]he\s", "")),
+        # Of a journal
+        **dict.fromkeys(("General", "President"), (r"J\.\s", "")),
+    },
     sentence_starts=(
         "I|You|He|She|It|We|They|The|This|That|These|Then|There|Here|Now|Today|If|When|Please"
         "|A|An|My|Your|His|Her|Its|Our|Their|But|And|So|However|After|Before|In|On|At|For|What|Who"
         "|Where|Why|How"
     ),
+    dates=AMBIGUOUS_CALENDAR,
     before_no_name=(
-        *CALENDAR,
-        *AMBIGUOUS_CALENDAR,
-        *("Ave", "Blvd", "ft", "hr", "hrs", "lb", "lbs", "mi", "min", "mins", "sec", "secs"),
-        *("yd", "yds", "yr", "yrs"),
+        *(name.lower() for name in [*CALENDAR, *AMBIGUOUS_CALENDAR]),
+        *"ave blvd ft hr hrs lb lbs mi min mins sec secs yd yds yr yrs".split(),
     ),
 )
 _LANGUAGES = {"de": _GERMAN, "en": _ENGLISH}
@@ -200,16 +223,12 @@ _NUMBER_AHEAD = lazy_pattern(
 _NAME_AHEAD = lazy_pattern(r"\s[A-ZÄÖÜ]\w")
 _CAPITALIZED_SECTIONS = ("Sec",)
 """Abbreviations of parts of a text that are measures in lower case."""
-_PARTICIPLES = {"excluding": "excluded", "including": "included"}
 _CLOCK = lazy_pattern(r"\d{1,2}\.[0-5]\d")
 _TEXT_END = lazy_pattern(r"(?![?!,;:…])[^\w\s]*\s*$")
 _MAX_SPACE = 20
 """Maximum number of spaces after an abbreviation in a sentence."""
-_MAX_WORD_BEFORE = 20
+_MAX_BEFORE = 30
 """Maximum number of characters before an abbreviation that show its meaning."""
-_BEFORE_DAY = lazy_pattern(r"\b(?i:am|ab|bis|jeden|diesen|nächsten|letzten|kommenden)\s$")
-_AND_OTHERS = lazy_pattern(r"(?:\s\(|[^\w\s]*\s*$)")
-"""What follows *u. a.* at the end of a list."""
 _GERMAN_ERAS = {"BC": "v. Chr.", "BCE": "v. Chr.", "AD": "n. Chr.", "CE": "n. Chr."}
 _BEFORE_ERA = lazy_pattern(r"(?:\d|\bcentur(?:y|ies)|\bmillenni(?:um|a))\s$")
 _DOTTED = lazy_pattern(r"(?<![\w.])(?:E\.U|U\.K|U\.N)\.(?!\w)")
@@ -324,9 +343,7 @@ def _words(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:
         words = _measure(match, abbreviations)
         if words or not match["period"]:
             return words
-    start = match.end() - len(f"{short}.")
-    find = _german_words if abbreviations is _GERMAN else _english_words
-    return find(short, match.string, start, match.end())
+    return next(_meanings(match, short, abbreviations), None)
 
 
 def _is_section(match: re.Match[str]) -> bool:
@@ -335,51 +352,35 @@ def _is_section(match: re.Match[str]) -> bool:
     return bool(is_capitalized and _NUMBER_AHEAD.match(match.string, match.end()))
 
 
-def _german_words(short: str, text: str, start: int, end: int) -> str | None:
-    """Return the words of a German abbreviation and its period, a range of a text."""
-    before = text[max(0, start - _MAX_WORD_BEFORE) : start]
-    if before.endswith(("-", "–")):
-        return None  # the second day of Mo.-Fr.
-    if short == "u. a" and _AND_OTHERS.match(text, end):
-        return "und andere"
-    words = _look_up(short, _GERMAN.anywhere)
-    other_meaning = _GERMAN.not_after.get(short)
-    has_other_meaning = other_meaning and re.search(f"{other_meaning}$", before)
-    if not words and not has_other_meaning:
-        words = _look_up_before_number(short, text, end, _GERMAN)
-    is_day = _BEFORE_DAY.search(before)  # Fr.
-    if words or is_day:
-        return words
-    return _look_up_before_name(short, text, end, _GERMAN)
+def _meanings(match: re.Match[str], short: str, abbreviations: _Abbreviations) -> Iterator[str]:
+    """Yield the words that an abbreviation at the end of a match stands for."""
+    text = match.string
+    end = match.end()
+    start = end - len(f"{short}.")
+    found: list[str | None] = []
+    if abbreviations.end.match(text, end):
+        found.append(abbreviations.at_end.get(short))
+    found.append(_look_up(short, abbreviations.anywhere))
+    if _NUMBER_AHEAD.match(text, end):
+        found.append(_look_up(short, abbreviations.before_number))
+    if short in abbreviations.dates and is_date(text, start, end - 1):
+        found.append(abbreviations.dates[short])
+    if _NAME_AHEAD.match(text, end) and not _ends_sentence(text, end, abbreviations):
+        found.append(_look_up(short, abbreviations.before_name))
+    for words in found:
+        if words and not _has_other_meaning(words, text, start, end, abbreviations):
+            yield words
 
 
-def _english_words(short: str, text: str, start: int, end: int) -> str | None:
-    """Return the words of an English abbreviation and its period, a range of a text."""
-    words = _look_up(short, _ENGLISH.anywhere)
-    if words in _PARTICIPLES and has_no_noun(text, end):
-        return _PARTICIPLES[words]
-    if words or is_other_word(short, text, start):
-        return words
-    words = _look_up_before_number(short, text, end, _ENGLISH)
-    if not words and is_date(text, start, end - 1):
-        words = AMBIGUOUS_CALENDAR.get(short)
-    return words or _look_up_before_name(short, text, end, _ENGLISH)
-
-
-def _look_up_before_number(
-    short: str, text: str, end: int, abbreviations: _Abbreviations
-) -> str | None:
-    if not _NUMBER_AHEAD.match(text, end):
-        return None
-    return _look_up(short, abbreviations.before_number)
-
-
-def _look_up_before_name(
-    short: str, text: str, end: int, abbreviations: _Abbreviations
-) -> str | None:
-    if not _NAME_AHEAD.match(text, end) or _ends_sentence(text, end, abbreviations):
-        return None
-    return _look_up(short, abbreviations.before_name)
+def _has_other_meaning(
+    words: str, text: str, start: int, end: int, abbreviations: _Abbreviations
+) -> bool:
+    """Return whether an abbreviation and its period, a range of a text, stand for other words."""
+    if words not in abbreviations.other_meaning:
+        return False
+    before, after = abbreviations.other_meaning[words]
+    text_before = text[max(0, start - _MAX_BEFORE) : start]
+    return bool(re.search(f"(?:{before})$", text_before) and re.compile(after).match(text, end))
 
 
 def _measure(match: re.Match[str], abbreviations: _Abbreviations) -> str | None:
@@ -410,14 +411,9 @@ def _is_sentence_end(match: re.Match[str], short: str, abbreviations: _Abbreviat
     if _ends_sentence(match.string, match.end(), abbreviations):
         return True
     is_before_noun = match["number"] and is_after_determiner(match.string, match.start())
-    if is_before_noun or not _is_in(short, abbreviations.before_no_name):
+    if is_before_noun or short.lower() not in abbreviations.before_no_name:
         return False
     return starts_with_capital(match.string, match.end())
-
-
-def _is_in(short: str, words: Collection[str]) -> bool:
-    """Return whether an abbreviation, which may be capitalized, is one of several."""
-    return short in words or short[0].lower() + short[1:] in words
 
 
 def _ends_sentence(text: str, end: int, abbreviations: _Abbreviations) -> bool:

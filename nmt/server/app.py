@@ -111,16 +111,6 @@ def create_app(
         max_age=MAX_AGE,
     )
     paths = frozenset(route.path for route in routes)
-    # There are no cookies.
-    cors = Middleware(
-        CORSMiddleware,
-        allow_origins=sorted(access.origins),
-        allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type"],
-        expose_headers=["Retry-After"],
-        max_age=MAX_AGE,
-    )
-    paths = frozenset(route.path for route in routes)
     app = Starlette(
         routes=routes,
         middleware=[

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable
 
 
 def _is_inline(character: str) -> bool:
@@ -37,3 +40,9 @@ def separator(text: str, end: int, start: int) -> str:
     # No space follows these in the source.
     is_required = any(map(str.isspace, between)) or text[end - 1] in "。！？"
     return "".join(filter(_is_inline, between)) or " " * is_required
+
+
+def word_indices_at(text: str, starts: Iterable[int]) -> list[int]:
+    """Return the indices of the words at or after some offsets."""
+    word_ends = [match.end() for match in re.finditer(r"\S+", text)]
+    return [bisect_right(word_ends, start) for start in starts]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from queue import Queue
 from threading import Thread
@@ -13,6 +13,7 @@ CHUNK_SIZE = 1024
 memory."""
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def chunked(items: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
@@ -27,6 +28,27 @@ def regroup(items: Iterable[T], sizes: Iterable[int]) -> Iterator[list[T]]:
     iterator = iter(items)
     for size in sizes:
         yield list(islice(iterator, size))
+
+
+def compute_valid(
+    compute: Callable[[Sequence[T]], Iterable[R]],
+    items: Sequence[T],
+    error: type[Exception],
+    invalid: R,
+) -> list[R]:
+    """Return the results of items that are computed together, and `invalid` for each item that
+    raises an error.
+
+    The other items are found by halving, because computing them one by one is slow.
+    """
+    try:
+        return list(compute(items))
+    except error:
+        if len(items) < 2:
+            return [invalid] * len(items)
+    middle = len(items) // 2
+    first_half = compute_valid(compute, items[:middle], error, invalid)
+    return first_half + compute_valid(compute, items[middle:], error, invalid)
 
 
 def chunk_by_arrival(lines: Iterable[str]) -> Iterator[list[str]]:

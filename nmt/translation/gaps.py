@@ -9,10 +9,10 @@ from itertools import chain, pairwise
 
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.whitespace import inline, with_surrounding_whitespace
+from nmt.text.whitespace import inline, with_surrounding_whitespace, word_indices_at
 from nmt.translation.capitals import inside_sentence
 from nmt.translation.periods import without_added_period
-from nmt.translation.pieces import part_of_line, word_indices_at
+from nmt.translation.pieces import part_of_line
 from nmt.translation.result import Part, Translation, concatenate
 from nmt.translation.segments import FixedSpan, Line
 

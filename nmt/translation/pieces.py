@@ -8,13 +8,12 @@ into segments.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from nmt.text.lazy_pattern import lazy_pattern
-from nmt.text.whitespace import separator, with_surrounding_whitespace
+from nmt.text.whitespace import separator, with_surrounding_whitespace, word_indices_at
 from nmt.translation.periods import without_added_period
 from nmt.translation.result import Part, Place, Translation, concatenate, join
 from nmt.translation.segments import FixedSpan, Line, spans_within
@@ -180,12 +179,6 @@ def _is_leader(text: str, span: FixedSpan) -> bool:
     following = text[span.end :].lstrip()[:1]
     is_in_sentence = following.islower()
     return _LEADER.fullmatch(span.translation) is not None and not is_in_sentence
-
-
-def word_indices_at(text: str, starts: Iterable[int]) -> list[int]:
-    """Return the indices of the words at or after some offsets."""
-    word_ends = [match.end() for match in re.finditer(r"\S+", text)]
-    return [bisect_right(word_ends, start) for start in starts]
 
 
 def _split_at_tabs(line: Line) -> list[Line]:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from nmt.core.errors import DataError
 from nmt.text.normalization import normalize
 from nmt.text.spans import Edit, apply_edits
+from nmt.text.whitespace import word_indices_at
 from nmt.translation.checks import count_occurrences, is_missing
-from nmt.translation.pieces import word_indices_at
+from nmt.translation.chunking import compute_valid
 from nmt.translation.result import Translation
-from nmt.translation.segments import FixedSpan, Line, with_language
+from nmt.translation.segments import FixedSpan, Line
 from nmt.translation.terms import (
     TERM_DOUBTFUL,
     AlignedText,
@@ -41,11 +42,9 @@ class TermPlacement:
         """Align the lines that have terms, because aligning them one by one is slow."""
         lines_of_pairs: dict[Pair, Line] = {}
         for line, n_best in zip(lines, n_bests, strict=True):
-            if not line.terms:
-                continue
-            source = with_language(line.text, line.language)
-            for translation in n_best:
-                lines_of_pairs[source, translation.text] = line
+            if line.terms:
+                for translation in n_best:
+                    lines_of_pairs[line.source, translation.text] = line
         self._align_pairs(lines_of_pairs)
 
     def doubtful_terms(self, line: Line, translation: Translation) -> list[str]:
@@ -65,16 +64,9 @@ class TermPlacement:
         aligned = self._align(line, text, terms)
         return [span for span in terms if aligned and aligned.compounds(span)]
 
-    def score(self, pairs: list[Pair]) -> list[Translation | None]:
-        """Score translations; none for those that are too long, which are found by halving."""
-        try:
-            return list(self._translator.score(pairs))
-        except DataError:
-            if len(pairs) < 2:
-                return [None]
-            middle = len(pairs) // 2
-            first_half = self.score(pairs[:middle])
-            return first_half + self.score(pairs[middle:])
+    def score(self, pairs: Sequence[Pair]) -> list[Translation | None]:
+        """Score translations; none for those that are too long."""
+        return compute_valid(self._translator.score, pairs, DataError, None)
 
     def place(
         self, lines: Lines, results: Sequence[NBest], constrained: Sequence[NBest]
@@ -144,7 +136,7 @@ class TermPlacement:
         """Align the words of a line; none without terms, or if it is too long to be scored."""
         if not terms:
             return None
-        pair = (with_language(line.text, line.language), text)
+        pair = (line.source, text)
         if pair not in self._aligned:
             self._align_pairs({pair: line})
         return self._aligned[pair]

@@ -11,11 +11,11 @@ from functools import cached_property
 from nmt.core.config import Config
 from nmt.core.errors import UsageError
 from nmt.engines import Source
-from nmt.text.normalization import normalize, normalize_source
+from nmt.text.normalization import normalize_source
 from nmt.text.sentences import count_sentences, split_to_fit
 from nmt.text.spans import Edit, ProtectedSpan, apply_edits, find_spans, without_overlaps
 from nmt.text.tokenizer import UNK, Tokenizer
-from nmt.text.whitespace import separator
+from nmt.text.whitespace import separator, word_indices_at
 from nmt.translation.budget import Budget, count_extra_letters
 from nmt.translation.copied_words import CopiedWords, is_byte
 
@@ -125,6 +125,11 @@ class Line:
         return replace(self, text=text, fixed=tuple(moved))
 
     @property
+    def source(self) -> str:
+        """The text with the token that chooses the target language before it."""
+        return with_language(self.text, self.language)
+
+    @property
     def terms(self) -> list[FixedSpan]:
         """The fixed spans that are glossary terms."""
         return [span for span in self.fixed if span.is_term]
@@ -198,9 +203,8 @@ class Segmenter:
             return True
         opaque = ((span.start, span.end, " ") for span in line.fixed if span.is_opaque)
         [ids] = self.encode([apply_edits(line.text, opaque)])
-        pieces = self.tokenizer.ids_to_pieces(ids)
-        lengths = [_count_letters(piece) for piece in pieces if not is_byte(piece)]
-        num_pieces = sum(length > 0 for length in lengths)
+        lengths = self._piece_lengths(ids)
+        num_pieces = len(lengths)
         return (
             num_pieces < MIN_SPELLED_PIECES or sum(lengths) >= self._min_piece_length * num_pieces
         )
@@ -209,10 +213,14 @@ class Segmenter:
     def _min_piece_length(self) -> float:
         """Minimum mean number of letters of the pieces of a text, which depends on the
         vocabulary."""
-        pieces = self.tokenizer.ids_to_pieces(range(len(self.tokenizer)))
-        lengths = [_count_letters(piece) for piece in pieces if not is_byte(piece)]
-        num_pieces = sum(length > 0 for length in lengths)
-        return MIN_SHARE_OF_PIECE * sum(lengths) / num_pieces
+        lengths = self._piece_lengths(range(len(self.tokenizer)))
+        return MIN_SHARE_OF_PIECE * sum(lengths) / len(lengths)
+
+    def _piece_lengths(self, ids: Sequence[int]) -> list[int]:
+        """Return the numbers of letters of the pieces that have any."""
+        pieces = self.tokenizer.ids_to_pieces(ids)
+        lengths = (_count_letters(piece) for piece in pieces if not is_byte(piece))
+        return list(filter(None, lengths))
 
     def split(self, lines: Sequence[Line]) -> list[list[Segment]]:
         """Return the segments of each line; a blank line has none.
@@ -222,7 +230,7 @@ class Segmenter:
         Raises:
             UsageError: a prefix and constraints exceed the maximum source length.
         """
-        encoded = self.encode([with_language(line.text, line.language) for line in lines])
+        encoded = self.encode([line.source for line in lines])
         return [list(self._split(line, ids)) for line, ids in zip(lines, encoded, strict=True)]
 
     def spans(self, line: Line) -> list[tuple[int, int]]:
@@ -248,22 +256,18 @@ class Segmenter:
         if len(ids) > self.max_source_length or not self._has_few_sentences(line, 0, len(text)):
             spans = self.spans(line)
             encoded = self.encode([with_language(text[slice(*span)], language) for span in spans])
-        num_words = 0
-        previous_start = 0
+        word_offsets = word_indices_at(text, [start for start, _ in spans])
         previous_end = 0
-        for (start, end), segment_ids in zip(spans, encoded, strict=True):
+        for (start, end), segment_ids, word_offset in zip(
+            spans, encoded, word_offsets, strict=True
+        ):
             if not segment_ids:
                 continue
-            num_words += len(normalize(text[previous_start:start]).split())
-            if text[start - 1 : start].strip():
-                num_words -= 1  # the segment begins inside a word
-            word_offset = num_words
             if _needs_language(text[start:end], language):
                 word_offset -= 1  # the token is a word of the segment
             between = separator(text, previous_end, start) if previous_end else ""
             yield Segment(self._source(segment_ids, line), between, word_offset)
             line = Line("")  # a prefix and constraints apply to the first segment
-            previous_start = start
             previous_end = end
 
     def _source(self, ids: list[int], line: Line) -> Source:

@@ -9,9 +9,9 @@ from functools import cached_property
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.searchable import marks_as_letters
 from nmt.text.spans import Edit
+from nmt.text.whitespace import word_indices_at
 from nmt.translation.alignment import Link
 from nmt.translation.checks import count_occurrences, find_inflected
-from nmt.translation.pieces import word_indices_at
 from nmt.translation.segments import FixedSpan
 
 TERM_DOUBTFUL = "term-doubtful"

@@ -29,7 +29,7 @@ from nmt.translation.alignment import align
 from nmt.translation.budget import Budget, search_work
 from nmt.translation.capitals import with_capital
 from nmt.translation.checks import LETTER, count_occurrences, find_problems, is_missing
-from nmt.translation.chunking import chunked, regroup
+from nmt.translation.chunking import chunked, compute_valid, regroup
 from nmt.translation.content import (
     MISSING_ITEM,
     MISSING_SENTENCE,
@@ -53,9 +53,9 @@ from nmt.translation.pieces import (
     segment_around_spans,
 )
 from nmt.translation.placement import TermPlacement, has_rest
-from nmt.translation.readings import Reading, is_more_probable, title_as_sentence
+from nmt.translation.readings import is_more_probable, title_as_sentence
 from nmt.translation.result import Translation
-from nmt.translation.segments import FixedSpan, Line, as_fixed_spans, with_language
+from nmt.translation.segments import FixedSpan, Line, as_fixed_spans
 from nmt.translation.stand_ins import Substitution, digits_for_words, substitute
 from nmt.translation.terms import TERM_DOUBTFUL
 from nmt.translation.times import correct_times
@@ -164,10 +164,10 @@ class Guard:
         details: bool,
         on_progress: Callable[[float], object],
     ) -> Iterator[NBest]:
-        divided = [self._divide(line) for line in lines]
-        pieces: list[Line] = []
-        for column in chain.from_iterable(divided):
-            pieces += column.pieces()
+        columns_of_lines = [self._divide(line) for line in lines]
+        columns = list(chain.from_iterable(columns_of_lines))
+        pieces_of_columns = [column.pieces() for column in columns]
+        pieces = list(chain.from_iterable(pieces_of_columns))
         lines_per_piece = len(lines) / max(1, len(pieces))
 
         def report(num_pieces: int) -> None:
@@ -178,15 +178,14 @@ class Guard:
         for group in chunked(pieces):
             results += guarded.translate(group, report)
         self._count_terms(pieces, results)
-        sizes = [len(column.pieces()) for column in chain.from_iterable(divided)]
-        results_of_columns = regroup(results, sizes)
-        for columns in divided:
-            n_bests = [column.join(next(results_of_columns)) for column in columns]
-            yield join_columns(columns, n_bests)
+        results_of_columns = regroup(results, map(len, pieces_of_columns))
+        n_bests = map(Column.join, columns, results_of_columns)
+        n_bests_of_lines = regroup(n_bests, map(len, columns_of_lines))
+        yield from map(join_columns, columns_of_lines, n_bests_of_lines)
 
     def _divide(self, line: Line) -> list[Column]:
         """Return the columns of a line, with the budget of its repairs."""
-        budget = line.budget or self.budget or Budget()
+        budget = self.budget or Budget()
         budget.extend(line.text)
         return divide(replace(line, budget=budget), self.with_fixed_spans, self._segments)
 
@@ -293,17 +292,19 @@ class _GuardedChunk:
     ) -> None:
         """Read English titles as sentences, too, and keep the readings whose translations are more
         probable."""
-        language = self.guard.languages[0]
-        read = [title_as_sentence(lines[i], self.guard.tokenizer, language) for i in indices]
-        titles = [i for i, sentence in zip(indices, read, strict=True) if sentence]
-        sentences = [sentence for sentence in read if sentence]
+        titles: dict[int, Line] = {}
+        for i in indices:
+            sentence = title_as_sentence(lines[i], self.guard.tokenizer, self.guard.languages[0])
+            if sentence:
+                titles[i] = sentence
+        sentences = list(titles.values())
         found = self._search_again(sentences, self.spec)
         self.terms.align_all(sentences, found)
-        for i, sentence, n_best in zip(titles, sentences, found, strict=True):
+        for (i, sentence), n_best in zip(titles.items(), found, strict=True):
             if not n_best:
                 continue
-            title = Reading(lines[i], results[i][0])
-            other = Reading(sentence, n_best[0])
+            title = (lines[i].source, results[i][0].text)
+            other = (sentence.source, n_best[0].text)
             if is_more_probable(other, title, self.terms.score):
                 lines[i] = sentence
                 results[i] = self._rank(sentence, n_best)
@@ -359,42 +360,24 @@ class _GuardedChunk:
             )
         )
 
-    def _search_again(
-        self,
-        requests: Sequence[Line | None],
-        spec: str,
-        search: Callable[[Lines], list[NBest]] | None = None,
-    ) -> list[NBest]:
+    def _search_again(self, requests: Sequence[Line | None], spec: str) -> list[NBest]:
         """Search requests that are not None and within the budget of their lines; the others have
-        no results."""
+        no results, and neither have those whose constraints the engine or the model does not
+        support."""
         allowed = [line if line and self._may_search(line, spec) else None for line in requests]
         lines = [line for line in allowed if line]
-        found = iter(search(lines) if search else self._search(lines, spec))
+        found = iter(compute_valid(partial(self._search, spec=spec), lines, UsageError, []))
         return [next(found) if line else [] for line in allowed]
-
-    def _search_constrained(self, requests: Sequence[Line | None]) -> list[NBest]:
-        return self._search_again(requests, CONSTRAINED, self._search_supported)
-
-    def _search_supported(self, lines: Lines) -> list[NBest]:
-        """Search with constraints; a line whose constraints the engine or the model does not
-        support has no results.
-
-        The other lines are found by halving, because searching them one by one is slow.
-        """
-        try:
-            return self._search(lines, CONSTRAINED)
-        except UsageError:
-            if len(lines) < 2:
-                return [[] for _ in lines]
-            middle = len(lines) // 2
-            first_half = self._search_supported(lines[:middle])
-            return first_half + self._search_supported(lines[middle:])
 
     def _may_search(self, line: Line, spec: str) -> bool:
         """Return whether a search is within the budget of a line, and subtract its work."""
         search = parse_search(spec)
         num_scored = search.n_best if self.details else 0
         return self._take_repair(line, search.rows + ROWS_OF_SCORE * num_scored)
+
+    def _may_divide(self, line: Line) -> bool:
+        """Return whether the parts of a line may be searched one by one, and subtract the work."""
+        return not line.is_constrained and self._may_search(line, self.spec)
 
     def _take_repair(self, line: Line, rows: int) -> bool:
         return line.budget is None or line.budget.repairs.take(
@@ -412,14 +395,15 @@ class _GuardedChunk:
         has_spaces = _SPACES.search(line.text)
         for found in translations:
             translation = restore_formats(line, found)
+            text = translation.text
             if not line.is_constrained:
-                text = correct_times(line.text, translation.text, *self.guard.languages)
+                text = correct_times(line.text, text, *self.guard.languages)
                 text = with_capital(line, text, self.guard.languages[0])
-                translation = replace(translation, text=text)
             if not has_spaces:
-                translation = replace(translation, text=_SPACES.sub(" ", translation.text))
-            if translation.text not in known:
-                problems = find_problems(line, translation.text, self.guard.languages)
+                text = _SPACES.sub(" ", text)
+            if text not in known:
+                translation = replace(translation, text=text)
+                problems = find_problems(line, text, self.guard.languages)
                 doubtful_terms = self.terms.doubtful_terms(line, translation)
                 warnings = dict.fromkeys((*problems, *doubtful_terms))
                 checked.append(replace(translation, warnings=tuple(warnings)))
@@ -440,10 +424,8 @@ class _GuardedChunk:
         spans_of_lines: list[list[tuple[int, int]]] = []
         for line in lines:
             spans = split_sentences(line.text, self.guard.languages[0])
-            is_applicable = len(spans) > 1 and not line.is_constrained
-            spans_of_lines.append(
-                spans if is_applicable and self._may_search(line, self.spec) else []
-            )
+            is_divided = len(spans) > 1 and self._may_divide(line)
+            spans_of_lines.append(spans if is_divided else [])
         parts = [
             [part_of_line(line, *span) for span in spans]
             for line, spans in zip(lines, spans_of_lines, strict=True)
@@ -484,11 +466,7 @@ class _GuardedChunk:
                 )
             substitutions.append(substitution)
             requests.append(request)
-        found = (
-            self._search_constrained(requests)
-            if constrained
-            else self._search_again(requests, self.spec)
-        )
+        found = self._search_again(requests, CONSTRAINED if constrained else self.spec)
         for substitution, n_best in zip(substitutions, found, strict=True):
             yield _restore_complete(substitution, n_best) if substitution else []
 
@@ -500,7 +478,7 @@ class _GuardedChunk:
             for line, n_best in zip(lines, results, strict=True)
         ]
         constrained: list[NBest] = []
-        for line, n_best in zip(lines, self._search_constrained(requests), strict=True):
+        for line, n_best in zip(lines, self._search_again(requests, CONSTRAINED), strict=True):
             max_ends = _count_sentence_ends(line.text)
             complete = [each for each in n_best if _count_sentence_ends(each.text) <= max_ends]
             constrained.append([each for each in complete if not has_rest(line, each.text)])
@@ -531,7 +509,7 @@ class _GuardedChunk:
             for each in rewritten
         ]
         found = self._search_again(requests, self.spec)
-        found_constrained = self._search_constrained(constrained)
+        found_constrained = self._search_again(constrained, CONSTRAINED)
         for i, each in enumerate(rewritten):
             n_best = found[i] + found_constrained[i]
             yield each.restore_complete(n_best) if each else []
@@ -541,7 +519,7 @@ class _GuardedChunk:
         the line."""
         for line in lines:
             match = find_items(line.text)
-            if not match or line.is_constrained or not self._may_search(line, self.spec):
+            if not match or not self._may_divide(line):
                 yield []
                 continue
             items, _ = split_items(match[0])
@@ -556,8 +534,8 @@ class _GuardedChunk:
             substitution = substitute(request, _stand_ins(request))
             assert substitution  # for the items
             found, candidates = self._search_again([request, substitution.line], self.spec)
-            found += substitution.restore_complete(candidates)
-            yield [each for each in found if text in each.text]
+            restored = substitution.restore_complete(candidates)
+            yield [each for each in found + restored if text in each.text]
 
     def _restore_marks(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
         """Put brackets and quotation marks around the words that are aligned with those of the
@@ -565,7 +543,7 @@ class _GuardedChunk:
         pairs: dict[int, tuple[str, str]] = {}
         for i, line in enumerate(lines):
             if self._take_repair(line, ROWS_OF_SCORE):
-                pairs[i] = (with_language(line.text, line.language), results[i][0].text)
+                pairs[i] = (line.source, results[i][0].text)
         scores = self.terms.score(list(pairs.values()))
         scored = dict(zip(pairs, scores, strict=True))
         for i, n_best in enumerate(results):
@@ -587,8 +565,8 @@ class _GuardedChunk:
         places."""
         gaps_of_lines = []
         for line in lines:
-            is_applicable = not line.is_constrained and self._may_search(line, self.spec)
-            gaps_of_lines.append(list(split_at_spans(line)) if is_applicable else [])
+            gaps = split_at_spans(line) if self._may_divide(line) else ()
+            gaps_of_lines.append(list(gaps))
         texts = [[gap.text for gap in gaps] for gaps in gaps_of_lines]
         for line, gaps, n_bests in zip(
             lines, gaps_of_lines, self._translate_parts(texts), strict=True

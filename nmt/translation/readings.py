@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from nmt.text.language_codes import base_language
 from nmt.text.titles import as_sentence, is_title
 from nmt.text.tokenizer import Tokenizer
 from nmt.translation.result import Translation
-from nmt.translation.segments import Line, with_language
+from nmt.translation.segments import Line
 
-
-@dataclass(frozen=True)
-class Reading:
-    """A line and its best translation."""
-
-    line: Line
-    translation: Translation
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """The source and its translation."""
-        return with_language(self.line.text, self.line.language), self.translation.text
+Reading = tuple[str, str]
+"""A source and its best translation."""
 
 
 def title_as_sentence(line: Line, tokenizer: Tokenizer, language: str) -> Line | None:
@@ -39,11 +28,11 @@ def title_as_sentence(line: Line, tokenizer: Tokenizer, language: str) -> Line |
 def is_more_probable(
     reading: Reading,
     other: Reading,
-    score: Callable[[list[tuple[str, str]]], list[Translation | None]],
+    score: Callable[[list[Reading]], list[Translation | None]],
 ) -> bool:
     """Return whether the tokens of a translation have a higher mean log-probability than those of
     the other reading. `score` returns None for texts that are too long."""
-    first, second = score([reading.pair, other.pair])
+    first, second = score([reading, other])
     if first is None or second is None:
         return False
     return _mean_log_prob(first) > _mean_log_prob(second)

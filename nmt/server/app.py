@@ -56,7 +56,6 @@ from nmt.server.limits import (
     FairSlots,
     Limits,
     RateLimiter,
-    Slots,
     client_network,
 )
 from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
@@ -132,8 +131,9 @@ class Api:
 
     def __init__(self, service: Service, limits: Limits) -> None:
         self._service, self._limits = service, limits
-        self._rate, self._slots = RateLimiter(limits.rate), Slots(limits.max_concurrent)
-        self._upload_slots = Slots(limits.max_uploads)
+        self._rate = RateLimiter(limits.rate)
+        self._slots = FairSlots(limits.max_concurrent)
+        self._upload_slots = FairSlots(limits.max_uploads)
         self._file_slots = FairSlots(limits.max_files, limits.max_waiting_files, limits.max_wait)
         self._html_slots = FairSlots(limits.max_html, limits.max_concurrent, limits.max_wait)
         self._files = TranslatedFiles()
@@ -198,10 +198,11 @@ class Api:
         fields, client = await self._read_fields(request)
         parsed = TranslationRequest.parse(self._translation_parameters, fields)
         terms = RequestTerms(parsed.terms)
-        with self._slots.use(), _client_errors():
+        async with self._slots.use(client):
             translate = self._translate_html if parsed.format == "html" else self._translate_texts
             work = translate(parsed, terms, client)
-            languages, answers = await _unless_disconnected(request, work)
+            with _client_errors():
+                languages, answers = await _unless_disconnected(request, work)
         names = ["translatedText", "warnings"]
         names += ["confidence"] if self._service.confidence else []
         names += ["alternatives"] if parsed.alternatives else []
@@ -288,7 +289,7 @@ class Api:
 
     async def translate_file(self, request: Request) -> Response:
         """Translate a file, and return the URL of the translation."""
-        with self._upload_slots.use():
+        async with self._upload_slots.use(""):  # the client is not known yet
             fields, client = await self._read_fields(request, self._limits.max_body)
         values = read_parameters(self._file_parameters, fields)
         upload: File = values["file"]

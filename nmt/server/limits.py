@@ -6,8 +6,8 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -182,28 +182,6 @@ def busy() -> HTTPException:
     return HTTPException(503, "the server is busy", {"Retry-After": "1"})
 
 
-class Slots:
-    """Limits how many requests are handled at a time."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-
-    @contextmanager
-    def use(self) -> Iterator[None]:
-        """Occupy a slot.
-
-        Raises:
-            HTTPException: 503 with `Retry-After`, if all are occupied.
-        """
-        if not self._free:
-            raise busy()
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
-
-
 @dataclass(eq=False)
 class _Waiting:
     client: str
@@ -212,15 +190,15 @@ class _Waiting:
 
 
 class FairSlots:
-    """Limits how many files are handled at a time. Others wait, and the client with the fewest
-    slots is the next.
+    """Limits how many requests are handled at a time. Others may wait, and the client with the
+    fewest slots is the next.
 
     If there are several slots, the last free one is for a small file, so that large ones cannot
     occupy all of them.
     """
 
-    def __init__(self, count: int, max_waiting: int, max_wait: float) -> None:
-        """Create slots; at most `max_waiting` files wait, for at most `max_wait` seconds."""
+    def __init__(self, count: int, max_waiting: int = 0, max_wait: float = 60) -> None:
+        """Create slots; at most `max_waiting` requests wait, for at most `max_wait` seconds."""
         self._count, self._max_waiting, self.max_wait = count, max_waiting, max_wait
         self._waiting: list[_Waiting] = []
         self.occupied: Counter[str] = Counter()
@@ -231,7 +209,7 @@ class FairSlots:
         """Wait for a slot, and occupy it.
 
         Raises:
-            HTTPException: 503 with `Retry-After`, if too many files wait or if the wait takes too
+            HTTPException: 503 with `Retry-After`, if too many requests wait or the wait takes too
                 long.
         """
         waiting = _Waiting(client, is_small)
@@ -254,7 +232,7 @@ class FairSlots:
             self._assign()
 
     def _assign(self) -> None:
-        """Give free slots to files that wait."""
+        """Give free slots to requests that wait."""
         waiting = self._next()
         while waiting:
             self._waiting.remove(waiting)
@@ -263,7 +241,7 @@ class FairSlots:
             waiting = self._next()
 
     def _next(self) -> _Waiting | None:
-        """Return the file that gets a free slot; None if there is no slot or no file for it."""
+        """Return the request that gets a free slot; None if no slot or request is left."""
         num_free = self._count - self.occupied.total()
         is_kept = num_free == 1 and self._count > 1
         candidates = [each for each in self._waiting if each.is_small or not is_kept]

@@ -4,6 +4,7 @@ know them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import UNSPACED, fold_compatibility, is_mark
@@ -79,14 +80,11 @@ class CopiedWords:
     def _unknown_runs(self, text: str, offset: int) -> Iterator[ProtectedSpan]:
         """Yield the unknown characters of a text without spaces between words; neighbors are one
         span."""
-        start: int | None = None
-        for i, character in enumerate([*text, ""]):
-            is_unknown = character != "" and not self._knows(character)
-            if is_unknown and start is None:
-                start = i
-            elif not is_unknown and start is not None:
-                yield ProtectedSpan(offset + start, offset + i, "unknown")
-                start = None
+        for is_known, characters in groupby(text, self._knows):
+            end = offset + len(list(characters))
+            if not is_known:
+                yield ProtectedSpan(offset, end, "unknown")
+            offset = end
 
     def _knows(self, character: str) -> bool:
         """Return whether the tokenizer has a piece of a character."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from nmt.core.console import log_once
@@ -137,6 +137,11 @@ def _first_crossed_tag(text: str) -> str | None:
 def is_missing(span: FixedSpan, text: str) -> bool:
     """Return whether a fixed span does not occur in a translation."""
     return not count_occurrences(text, span.translation, inflected=span.is_term)
+
+
+def missing_spans(spans: Iterable[FixedSpan], text: str) -> list[FixedSpan]:
+    """Return the fixed spans that do not occur in a translation."""
+    return [span for span in spans if is_missing(span, text)]
 
 
 def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:

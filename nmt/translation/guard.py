@@ -28,7 +28,13 @@ from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation.alignment import align
 from nmt.translation.budget import Budget, search_work
 from nmt.translation.capitals import with_capital
-from nmt.translation.checks import LETTER, count_occurrences, find_problems, is_missing
+from nmt.translation.checks import (
+    LETTER,
+    count_occurrences,
+    find_problems,
+    is_missing,
+    missing_spans,
+)
 from nmt.translation.chunking import chunked, compute_valid, regroup
 from nmt.translation.content import (
     MISSING_ITEM,
@@ -85,13 +91,15 @@ _SENTENCE_BOUNDARY = lazy_pattern(r"[.!?…](?=\s+\w)")
 
 Lines = Sequence[Line]
 NBest = list[Translation]
+NBests = list[NBest]
+"""The n-best lists of several lines."""
 
 
 @dataclass(frozen=True)
 class Attempt:
     """A way to repair translations."""
 
-    repair: Callable[[Lines, list[NBest]], Iterable[NBest]]
+    repair: Callable[[Lines, NBests], Iterable[NBest]]
     """Returns further translations of each line; none where it does not apply."""
     problems: tuple[str, ...] = ()
     """The problems that it repairs; none: all."""
@@ -174,7 +182,7 @@ class Guard:
             on_progress(num_pieces if lines_per_piece == 1 else num_pieces * lines_per_piece)
 
         guarded = _GuardedChunk(self, search, details)
-        results: list[NBest] = []
+        results: NBests = []
         for group in chunked(pieces):
             results += guarded.translate(group, report)
         self._count_terms(pieces, results)
@@ -252,7 +260,7 @@ class _GuardedChunk:
         on_progress: Callable[[int], object] = lambda lines: None,
         *,
         is_repair: bool = False,
-    ) -> list[NBest]:
+    ) -> NBests:
         """Return the n-best list of each line. Beyond its budget, a line is searched quickly, or
         copied; the budget of a repair is that of the line that it is a part of."""
         lines = list(lines)
@@ -280,7 +288,7 @@ class _GuardedChunk:
 
     def _search_all(
         self, lines: Lines, quick: Lines, on_progress: Callable[[int], object]
-    ) -> list[NBest]:
+    ) -> NBests:
         """Search lines, and then others quickly."""
         found = self._search(lines, self.spec, on_progress)
         found += self.guard.translator.stream([quick], QUICK, on_progress=on_progress)
@@ -293,8 +301,9 @@ class _GuardedChunk:
         """Read English titles as sentences, too, and keep the readings whose translations are more
         probable."""
         titles: dict[int, Line] = {}
+        language = self.guard.languages[0]
         for i in indices:
-            sentence = title_as_sentence(lines[i], self.guard.tokenizer, self.guard.languages[0])
+            sentence = title_as_sentence(lines[i], self.guard.tokenizer, language)
             if sentence:
                 titles[i] = sentence
         sentences = list(titles.values())
@@ -316,7 +325,8 @@ class _GuardedChunk:
             failed = [i for i in indices if results[i][0].has_problem(attempt.problems)]
             if not failed:
                 continue
-            further = attempt.repair([lines[i] for i in failed], [results[i] for i in failed])
+            failed_lines = [lines[i] for i in failed]
+            further = attempt.repair(failed_lines, [results[i] for i in failed])
             for i, n_best in zip(failed, further, strict=True):
                 results[i] = self._rank(lines[i], n_best, results[i])
 
@@ -353,20 +363,21 @@ class _GuardedChunk:
 
     def _search(
         self, lines: Lines, spec: str, on_progress: Callable[[int], object] = lambda lines: None
-    ) -> list[NBest]:
+    ) -> NBests:
         return list(
             self.guard.translator.stream(
                 [lines], spec, details=self.details, on_progress=on_progress
             )
         )
 
-    def _search_again(self, requests: Sequence[Line | None], spec: str) -> list[NBest]:
+    def _search_again(self, requests: Iterable[Line | None], spec: str) -> NBests:
         """Search requests that are not None and within the budget of their lines; the others have
         no results, and neither have those whose constraints the engine or the model does not
         support."""
         allowed = [line if line and self._may_search(line, spec) else None for line in requests]
         lines = [line for line in allowed if line]
-        found = iter(compute_valid(partial(self._search, spec=spec), lines, UsageError, []))
+        search = partial(self._search, spec=spec)
+        found = iter(compute_valid(search, lines, UsageError, NBest()))
         return [next(found) if line else [] for line in allowed]
 
     def _may_search(self, line: Line, spec: str) -> bool:
@@ -380,9 +391,8 @@ class _GuardedChunk:
         return not line.is_constrained and self._may_search(line, self.spec)
 
     def _take_repair(self, line: Line, rows: int) -> bool:
-        return line.budget is None or line.budget.repairs.take(
-            (self._count_tokens(line) + 1) * rows
-        )
+        work = (self._count_tokens(line) + 1) * rows
+        return line.budget is None or line.budget.repairs.take(work)
 
     def _rank(self, line: Line, translations: NBest, ranked: Sequence[Translation] = ()) -> NBest:
         """Return the best translations of a line with their warnings, those with the fewest
@@ -419,7 +429,7 @@ class _GuardedChunk:
 
     # Attempts: each returns further translations of each line, or none where it does not apply.
 
-    def _translate_sentences(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+    def _translate_sentences(self, lines: Lines, results: NBests) -> Iterator[NBest]:
         """Translate each sentence by itself, because a model may translate one of two."""
         spans_of_lines: list[list[tuple[int, int]]] = []
         for line in lines:
@@ -430,20 +440,18 @@ class _GuardedChunk:
             [part_of_line(line, *span) for span in spans]
             for line, spans in zip(lines, spans_of_lines, strict=True)
         ]
-        for line, spans, n_bests in zip(
-            lines, spans_of_lines, self._translate_parts(parts), strict=True
-        ):
+        translated = self._translate_parts(parts)
+        for line, spans, n_bests in zip(lines, spans_of_lines, translated, strict=True):
             yield join_parts(line.text, spans, n_bests) if spans else []
 
-    def _translate_parts(self, parts_of_lines: Sequence[Lines]) -> Iterator[list[NBest]]:
+    def _translate_parts(self, parts_of_lines: Sequence[Lines]) -> Iterator[NBests]:
         """Guard the parts of all lines together, and return the n-best lists of the parts of each
         line."""
         parts = list(chain.from_iterable(parts_of_lines))
-        return regroup(self.translate(parts, is_repair=True), map(len, parts_of_lines))
+        n_bests = self.translate(parts, is_repair=True)
+        return regroup(n_bests, map(len, parts_of_lines))
 
-    def _substitute(
-        self, lines: Lines, results: list[NBest], *, constrained: bool
-    ) -> Iterator[NBest]:
+    def _substitute(self, lines: Lines, results: NBests, *, constrained: bool) -> Iterator[NBest]:
         """Replace the protected spans by names, which models copy more often.
 
         `constrained`: also search with the names and the missing numbers as constraints.
@@ -455,49 +463,40 @@ class _GuardedChunk:
             substitution = substitute(line, _stand_ins(line)) if is_applicable else None
             request = substitution.line if substitution else None
             if substitution and constrained:
-                missing = (
-                    span.translation
-                    for span in substitution.line.fixed
-                    if is_missing(span, n_best[0].text)
-                )
-                request = replace(
-                    substitution.line,
-                    constraints=(*line.constraints, *substitution.target, *missing),
-                )
+                missing = missing_spans(substitution.line.fixed, n_best[0].text)
+                translations = [span.translation for span in missing]
+                request = substitution.line.with_constraints(*substitution.target, *translations)
             substitutions.append(substitution)
             requests.append(request)
         found = self._search_again(requests, CONSTRAINED if constrained else self.spec)
         for substitution, n_best in zip(substitutions, found, strict=True):
             yield _restore_complete(substitution, n_best) if substitution else []
 
-    def _constrain(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+    def _constrain(self, lines: Lines, results: NBests) -> Iterator[NBest]:
         """Search with the missing numbers and terms as constraints, but without adding sentences
         that contain them."""
-        requests = [
-            self._with_missing(line, n_best[0].text)
-            for line, n_best in zip(lines, results, strict=True)
-        ]
-        constrained: list[NBest] = []
+        originals = [n_best[0] for n_best in results]
+        requests = map(self._with_missing, lines, originals)
+        constrained: NBests = []
         for line, n_best in zip(lines, self._search_again(requests, CONSTRAINED), strict=True):
             max_ends = _count_sentence_ends(line.text)
             complete = [each for each in n_best if _count_sentence_ends(each.text) <= max_ends]
             constrained.append([each for each in complete if not has_rest(line, each.text)])
-        return self.terms.place(lines, results, constrained)
+        return self.terms.place(lines, originals, constrained)
 
-    def _with_missing(self, line: Line, text: str) -> Line | None:
+    def _with_missing(self, line: Line, original: Translation) -> Line | None:
         """Return the line with the numbers and terms that a translation lacks as constraints; none
         if it lacks nothing or something else."""
-        spans = [span for span in line.fixed if is_missing(span, text)]
+        spans = missing_spans(line.fixed, original.text)
         if not spans or any(span.is_opaque for span in spans):
             return None
         terms = [span for span in spans if span.is_term]
-        in_compounds = self.terms.terms_in_compounds(line, text, terms)
+        in_compounds = self.terms.terms_in_compounds(line, original.text, terms)
         # They are rarely placed, and must not keep the others from being placed.
         required = [span for span in spans if span not in in_compounds] or spans
-        missing = tuple(span.translation for span in required)
-        return replace(line, constraints=line.constraints + missing)
+        return line.with_constraints(*(span.translation for span in required))
 
-    def _write_digits(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+    def _write_digits(self, lines: Lines, results: NBests) -> Iterator[NBest]:
         """Write the numbers in words as digits, which models copy, and spell them again in the
         translation."""
         rewritten = [
@@ -505,8 +504,7 @@ class _GuardedChunk:
         ]
         requests = [each.line if each else None for each in rewritten]
         constrained = [
-            replace(each.line, constraints=(*each.line.constraints, *each.target)) if each else None
-            for each in rewritten
+            each.line.with_constraints(*each.target) if each else None for each in rewritten
         ]
         found = self._search_again(requests, self.spec)
         found_constrained = self._search_again(constrained, CONSTRAINED)
@@ -514,7 +512,7 @@ class _GuardedChunk:
             n_best = found[i] + found_constrained[i]
             yield each.restore_complete(n_best) if each else []
 
-    def _fix_items(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+    def _fix_items(self, lines: Lines, results: NBests) -> Iterator[NBest]:
         """Translate the items of a list one by one, and copy all of them into the translation of
         the line."""
         for line in lines:
@@ -523,9 +521,8 @@ class _GuardedChunk:
                 yield []
                 continue
             items, _ = split_items(match[0])
-            translated = self.translate(
-                [Line(item, budget=line.budget) for item in items], is_repair=True
-            )
+            parts = [Line(item, budget=line.budget) for item in items]
+            translated = self.translate(parts, is_repair=True)
             best = [n_best[0] for n_best in translated]
             text = join_items(match[0], best, self.guard.languages, self.guard.tokenizer)
             span = FixedSpan(match.start(), match.end(), text)
@@ -537,7 +534,7 @@ class _GuardedChunk:
             restored = substitution.restore_complete(candidates)
             yield [each for each in found + restored if text in each.text]
 
-    def _restore_marks(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+    def _restore_marks(self, lines: Lines, results: NBests) -> Iterator[NBest]:
         """Put brackets and quotation marks around the words that are aligned with those of the
         source."""
         pairs: dict[int, tuple[str, str]] = {}
@@ -555,18 +552,18 @@ class _GuardedChunk:
             text = restore_marks(*pairs[i], align(links))
             yield [replace(n_best[0], text=text)]
 
-    def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
+    def _widen_beam(self, lines: Lines, results: NBests) -> NBests:
         """Search with a wider beam and without repetitions, and consider all of its hypotheses."""
         requests = [None if line.constraints else line for line in lines]
         return self._search_again(requests, WIDE_BEAM)
 
-    def _translate_around_spans(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+    def _translate_around_spans(self, lines: Lines, results: NBests) -> Iterator[NBest]:
         """Translate the text around the protected spans and numbers, and keep the spans in their
         places."""
         gaps_of_lines = []
         for line in lines:
-            gaps = split_at_spans(line) if self._may_divide(line) else ()
-            gaps_of_lines.append(list(gaps))
+            is_divided = self._may_divide(line)
+            gaps_of_lines.append(list(split_at_spans(line)) if is_divided else [])
         texts = [[gap.text for gap in gaps] for gaps in gaps_of_lines]
         for line, gaps, n_bests in zip(
             lines, gaps_of_lines, self._translate_parts(texts), strict=True
@@ -616,12 +613,14 @@ def _is_translated(line: Line) -> bool:
     if line.is_constrained:
         return True
     protected = ((span.start, span.end, "") for span in line.protected)
-    return LETTER.search(apply_edits(line.text, protected).removeprefix(line.language)) is not None
+    text = apply_edits(line.text, protected).removeprefix(line.language)
+    return LETTER.search(text) is not None
 
 
 def _copy(line: Line, warnings: tuple[str, ...]) -> Translation:
     """Return a line as its translation."""
-    text = apply_edits(line.text, ((span.start, span.end, span.translation) for span in line.fixed))
+    edits = [(span.start, span.end, span.translation) for span in line.fixed]
+    text = apply_edits(line.text, edits)
     without_language = text.removeprefix(line.language)
     offset = without_language != text  # the token is a word of the source
     text = remove_invisible(without_language).strip()

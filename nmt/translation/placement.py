@@ -10,7 +10,7 @@ from nmt.core.errors import DataError
 from nmt.text.normalization import normalize
 from nmt.text.spans import Edit, apply_edits
 from nmt.text.whitespace import word_indices_at
-from nmt.translation.checks import count_occurrences, is_missing
+from nmt.translation.checks import count_occurrences, is_missing, missing_spans
 from nmt.translation.chunking import compute_valid
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line
@@ -25,7 +25,6 @@ from nmt.translation.terms import (
 )
 from nmt.translation.translator import Translator
 
-Lines = Sequence[Line]
 Pair = tuple[str, str]
 """A source and its translation."""
 NBest = list[Translation]
@@ -38,7 +37,7 @@ class TermPlacement:
         self._translator = translator
         self._aligned: dict[Pair, AlignedText | None] = {}
 
-    def align_all(self, lines: Lines, n_bests: Sequence[NBest]) -> None:
+    def align_all(self, lines: Iterable[Line], n_bests: Iterable[NBest]) -> None:
         """Align the lines that have terms, because aligning them one by one is slow."""
         lines_of_pairs: dict[Pair, Line] = {}
         for line, n_best in zip(lines, n_bests, strict=True):
@@ -69,7 +68,10 @@ class TermPlacement:
         return compute_valid(self._translator.score, pairs, DataError, None)
 
     def place(
-        self, lines: Lines, results: Sequence[NBest], constrained: Sequence[NBest]
+        self,
+        lines: Sequence[Line],
+        originals: Sequence[Translation],
+        constrained: Sequence[NBest],
     ) -> Iterator[NBest]:
         """Yield translations of each line in which its missing terms are placed, the most probable
         first.
@@ -78,15 +80,14 @@ class TermPlacement:
         compete with those in which the words are replaced: the model's log-probability decides.
         """
         candidates: list[NBest] = []
-        for line, n_best, found in zip(lines, results, constrained, strict=True):
-            candidates.append(found + self._replace_words(line, n_best[0]))
+        for line, original, found in zip(lines, originals, constrained, strict=True):
+            candidates.append(found + self._replace_words(line, original))
         self.align_all(lines, candidates)
-        for line, n_best, found in zip(lines, results, candidates, strict=True):
-            yield self._rank(line, n_best[0], found)
+        yield from map(self._rank, lines, originals, candidates)
 
     def _replace_words(self, line: Line, original: Translation) -> NBest:
         """Replace the words that are aligned with missing terms by the terms."""
-        terms = _missing_terms(line, original.text)
+        terms = missing_spans(line.terms, original.text)
         aligned = self._align(line, original.text, terms)
         if not aligned:
             return []
@@ -108,7 +109,7 @@ class TermPlacement:
         Those that have lost the preposition of a term are last: a rare term without it may be more
         probable (`hat uns Flugplatz abgeholt`).
         """
-        terms = _missing_terms(line, original.text)
+        terms = missing_spans(line.terms, original.text)
         aligned_original = self._align(line, original.text, terms)
         if not aligned_original:
             return n_best
@@ -192,10 +193,6 @@ def edit_words(translation: Translation, edits: Iterable[Edit]) -> Translation:
         aligned = sorted(alignment, key=lambda pair: pair[::-1])
         translation = replace(translation, text=text, alignment=tuple(aligned))
     return translation
-
-
-def _missing_terms(line: Line, text: str) -> list[FixedSpan]:
-    return [span for span in line.terms if is_missing(span, text)]
 
 
 def _breaks_compound(

@@ -124,6 +124,10 @@ class Line:
         text = apply_edits(self.text, applied)
         return replace(self, text=text, fixed=tuple(moved))
 
+    def with_constraints(self, *phrases: str) -> Line:
+        """Return the line with further constraints."""
+        return replace(self, constraints=(*self.constraints, *phrases))
+
     @property
     def source(self) -> str:
         """The text with the token that chooses the target language before it."""

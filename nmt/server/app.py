@@ -248,14 +248,12 @@ class Api:
 
             async def translate(indices: Sequence[int], source: str, target: str) -> list[Fields]:
                 if source == target:
-                    return [_answer(Translation(parsed.texts[i], 0.0, 0.0)) for i in indices]
+                    return [_answer(Translation(parsed.texts[i])) for i in indices]
                 answers = list[Fields]()
                 languages = source, target
                 for each in await self._translate_documents(documents, indices, languages, terms):
                     text = each.content.removeprefix(codecs.BOM_UTF8).decode()
-                    answers.append(
-                        _answer(Translation(text, 0.0, 0.0, warnings=tuple(each.warnings)))
-                    )
+                    answers.append(_answer(Translation(text, warnings=tuple(each.warnings))))
                 return answers
 
             return await self._translate_each(

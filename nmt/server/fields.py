@@ -243,14 +243,14 @@ class TranslationRequest:
 
 def detection_parameters(max_length: int) -> Parameters:
     """Return the parameters of `POST /detect`; a text has at most `max_length` characters."""
-    return {"q": _texts("text, or a list of texts", max_length), "api_key": API_KEY}
+    return {"q": _texts(max_length), "api_key": API_KEY}
 
 
 def translation_parameters(max_length: int) -> Parameters:
     """Return the parameters of `POST /translate`; all texts have at most `max_length`
     characters."""
     return {
-        "q": _texts("text, or a list of texts", max_length),
+        "q": _texts(max_length),
         **_LANGUAGES,
         "format": Parameter(
             "`text` or `html`; default `text`",
@@ -290,7 +290,7 @@ def file_parameters() -> Parameters:
     }
 
 
-def _texts(description: str, max_length: int) -> Parameter:
+def _texts(max_length: int) -> Parameter:
     text = {"type": "string", "minLength": 1, "maxLength": max_length}
     texts = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": max_length}
 
@@ -307,7 +307,7 @@ def _texts(description: str, max_length: int) -> Parameter:
             )
         return texts
 
-    return Parameter(description, {"oneOf": [text, texts]}, read, is_required=True)
+    return Parameter("text, or a list of texts", {"oneOf": [text, texts]}, read, is_required=True)
 
 
 def read_string(name: str, value: Any) -> str:

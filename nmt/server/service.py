@@ -273,7 +273,7 @@ class Service:
         """
         model = self.models.get((source, target))
         if model is None:
-            return [[Translation(text, 0.0, 0.0)] for text in texts]
+            return [[Translation(text)] for text in texts]
         self.metrics.characters.labels(source, target).inc(sum(map(len, texts)))
         search = self._search_spec(model.guard, alternatives)
         needs_details = details or self.confidence

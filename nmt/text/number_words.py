@@ -220,29 +220,22 @@ def _read_english_run(text: str, start: int, end: int) -> list[NumberWord]:
     return [number.in_text(text) for number in numbers if number.is_certain(text)]
 
 
-def _merge_years(text: str, numbers: list[NumberWord]) -> Iterator[NumberWord]:
+def _merge_years(text: str, numbers: Iterable[NumberWord]) -> list[NumberWord]:
     """Join the halves of a year, such as nineteen and eighty-four."""
-    century: NumberWord | None = None
+    merged: list[NumberWord] = []
     for number in numbers:
-        if century and _is_year(text, century, number):
+        if merged and _is_year(text, merged[-1], number):
+            century = merged.pop()
             year = 100 * century.value + number.value
-            yield NumberWord(century.start, number.end, year, number.is_ordinal)
-            century = None
-            continue
-        if century:
-            yield century
-            century = None
-        if 10 < number.value <= 20:
-            century = number
-        else:
-            yield number
-    if century:
-        yield century
+            number = replace(number, start=century.start, value=year)
+        merged.append(number)
+    return merged
 
 
 def _is_year(text: str, century: NumberWord, number: NumberWord) -> bool:
     is_next = text[century.end : number.start] == " "
-    return is_next and 10 <= number.value < 100 and not century.is_ordinal
+    is_century = 10 < century.value <= 20 and not century.is_ordinal
+    return is_next and is_century and 10 <= number.value < 100
 
 
 def _spell_english(value: int) -> str:

@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -287,7 +287,7 @@ def _nmt(arguments: Any, kind: str) -> list[Translate]:
         def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
             # Without the end token.
             length_B = np.full_like(request.max_length_B, arguments.output_tokens - 1)
-            return self.search(model, replace(request, max_length_B=length_B))
+            return self.search(model, request._replace(max_length_B=length_B))
 
     def translate(lines: list[str], beam: int) -> int:
         long = "min_length_ratio=1000"

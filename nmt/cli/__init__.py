@@ -7,7 +7,6 @@ so that all commands start fast.
 
 from __future__ import annotations
 
-import gc
 import io
 import keyword
 import os
@@ -29,8 +28,6 @@ from nmt.core.errors import NMTError, StoppedError, UsageError, file_hint
 from nmt.core.version import __version__
 from nmt.jobs import process_settings
 
-MAX_NEW_OBJECTS = 50_000
-"""Number of new objects after which Python looks for garbage; its default is less than 10,000."""
 ClickUsageError = cast(type[Exception], typer.BadParameter.__base__)
 """Click's UsageError. Some versions of Typer bundle Click, so it cannot be imported from click."""
 
@@ -275,10 +272,4 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # UTF-8 in every locale
             stream.reconfigure(encoding="utf-8", errors="replace")
-    # Imports make many objects and no garbage. Collecting it would take a tenth of the time of a
-    # short translation, and as much again at the end, unless the objects are frozen.
-    gc.set_threshold(MAX_NEW_OBJECTS)
-    try:
-        app(prog_name="nmt")
-    finally:
-        gc.freeze()
+    app(prog_name="nmt")

@@ -21,9 +21,8 @@ import threading
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from nmt.core.console import log
 from nmt.core.errors import ConfigError, NMTError, PluginError, first_line, suggest
@@ -51,6 +50,18 @@ MODULE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
 SUFFIX = re.compile(r"\.[a-z0-9]+")
 
 
+class Lazy(NamedTuple):
+    """A component that is imported when it is used, because importing all takes longer than a short
+    translation."""
+
+    module: str
+    name: str
+
+    def load(self) -> Any:
+        """Import the component."""
+        return getattr(importlib.import_module(self.module), self.name)
+
+
 class Components(UserDict[str, T]):
     """The components of a kind by name: those of nmt, and those of plug-ins.
 
@@ -67,11 +78,11 @@ class Components(UserDict[str, T]):
     def __init__(
         self,
         kind: str,
-        components: Mapping[str, T],
+        components: Mapping[str, T | Lazy],
         returns: str = "",
         is_valid: Callable[[Any], bool] = lambda result: result is not None,
     ) -> None:
-        super().__init__(components)
+        super().__init__(cast(Mapping[str, T], components))
         self.kind = kind
         self.returns = returns or f"a {kind}"
         self.is_valid = is_valid
@@ -79,6 +90,12 @@ class Components(UserDict[str, T]):
             _check_new(kind, name, self.data)
             self.data[name] = registration.component
         _tables[kind] = self
+
+    def __getitem__(self, name: str) -> T:
+        component = super().__getitem__(name)
+        if isinstance(component, Lazy):
+            component = self.data[name] = component.load()
+        return component
 
     def __contains__(self, name: object) -> bool:
         if name not in self.data and _is_valid_name(self.kind, str(name)):
@@ -124,8 +141,7 @@ def _call(
     return map(check, result) if isinstance(result, Iterator) else check(result)
 
 
-@dataclass(frozen=True)
-class _Registration:
+class _Registration(NamedTuple):
     """A component of a plug-in, and the module that has registered it."""
 
     component: Any
@@ -133,8 +149,7 @@ class _Registration:
     file: str
 
 
-@dataclass(frozen=True)
-class Plugin:
+class Plugin(NamedTuple):
     """What a run records about a plug-in."""
 
     name: str
@@ -289,7 +304,7 @@ def _not_expected(component: str, text: str, expected: str) -> PluginError:
 
 def loaded() -> list[dict[str, str]]:
     """Return the records of the plug-ins that have been imported."""
-    return [asdict(plugin) for _, plugin in sorted(_loaded.items())]
+    return [plugin._asdict() for _, plugin in sorted(_loaded.items())]
 
 
 def source_checksums(kind: str, names: Iterable[str]) -> dict[str, str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.core.errors import DataError
-from nmt.core.plugins import Components
+from nmt.core.plugins import Components, Lazy
 
 if TYPE_CHECKING:
     from nmt.documents.document import Document
@@ -66,40 +65,28 @@ def check_elements(parts: Iterable[bytes], max_elements: int) -> None:
         )
 
 
-def _parser(module: str, function: str = "parse") -> Parser:
-    """Return a function of a module of this package, which is imported when it is called."""
-
-    def parse(data: bytes, options: DocumentOptions) -> Document:
-        document: Document = getattr(import_module(f"nmt.documents.{module}"), function)(
-            data, options
-        )
-        return document
-
-    return parse
-
-
 FORMATS: Components[Parser] = Components(
     "format",
     {
-        ".csv": _parser("tables"),
-        ".docx": _parser("office"),
-        ".htm": _parser("html"),
-        ".html": _parser("html"),
-        ".json": _parser("json_strings"),
-        ".jsonl": _parser("json_strings"),
-        ".markdown": _parser("markdown"),
-        ".md": _parser("markdown"),
-        ".mdx": _parser("markdown"),
-        ".po": _parser("po"),
-        ".pot": _parser("po"),
-        ".pptx": _parser("office"),
-        ".srt": _parser("subtitles"),
-        ".tsv": _parser("tables", "parse_tsv"),
-        ".txt": _parser("text"),
-        ".vtt": _parser("subtitles"),
-        ".xhtml": _parser("html"),
-        ".xlf": _parser("xliff"),
-        ".xliff": _parser("xliff"),
+        ".csv": Lazy("nmt.documents.tables", "parse"),
+        ".docx": Lazy("nmt.documents.office", "parse"),
+        ".htm": Lazy("nmt.documents.html", "parse"),
+        ".html": Lazy("nmt.documents.html", "parse"),
+        ".json": Lazy("nmt.documents.json_strings", "parse"),
+        ".jsonl": Lazy("nmt.documents.json_strings", "parse"),
+        ".markdown": Lazy("nmt.documents.markdown", "parse"),
+        ".md": Lazy("nmt.documents.markdown", "parse"),
+        ".mdx": Lazy("nmt.documents.markdown", "parse"),
+        ".po": Lazy("nmt.documents.po", "parse"),
+        ".pot": Lazy("nmt.documents.po", "parse"),
+        ".pptx": Lazy("nmt.documents.office", "parse"),
+        ".srt": Lazy("nmt.documents.subtitles", "parse"),
+        ".tsv": Lazy("nmt.documents.tables", "parse_tsv"),
+        ".txt": Lazy("nmt.documents.text", "parse"),
+        ".vtt": Lazy("nmt.documents.subtitles", "parse"),
+        ".xhtml": Lazy("nmt.documents.html", "parse"),
+        ".xlf": Lazy("nmt.documents.xliff", "parse"),
+        ".xliff": Lazy("nmt.documents.xliff", "parse"),
     },
 )
 """The parser of each suffix."""

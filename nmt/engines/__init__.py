@@ -12,8 +12,7 @@ thousand sentences may differ.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nmt.search import Hypothesis, Search
 from nmt.search.request import Floats
@@ -25,8 +24,7 @@ MAX_REPEATS = 2
 """Maximum number of occurrences of a token, on average, in a source that is not repetitive."""
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """A sentence to translate, as token ids."""
 
     ids: Sequence[int]
@@ -46,8 +44,7 @@ class Source:
         return length + length // 4 + 10
 
 
-@dataclass(frozen=True)
-class TokenScores:
+class TokenScores(NamedTuple):
     """Scores of a given translation. T counts its tokens and the end token."""
 
     log_probs: list[float]

@@ -3,7 +3,7 @@ sets it needs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # No flag may let the compiler reorder sums, or assume that infinity and NaN do not occur. The last
 # four make the libraries a fifth smaller, at the same speed.
@@ -13,8 +13,7 @@ FLAGS = (
 )
 
 
-@dataclass(frozen=True)
-class Build:
+class Build(NamedTuple):
     """A build of the engine for some processors."""
 
     name: str

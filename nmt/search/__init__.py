@@ -7,19 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmt.core.plugins import Components
+from nmt.core.plugins import Components, Lazy
 from nmt.core.registry import resolve
-from nmt.search.beam import Beam
-from nmt.search.constrained import Constrained
-from nmt.search.diverse import Diverse
-from nmt.search.greedy import Greedy
-from nmt.search.mbr import MBR
 from nmt.search.request import Hypothesis, Search, SearchRequest, StepModel
-from nmt.search.sample import Sample
 
 __all__ = [
     "SEARCHES",
-    "Constrained",
     "Hypothesis",
     "Search",
     "SearchRequest",
@@ -37,19 +30,21 @@ def parse_search(spec: str) -> Search:
     return resolve("search", SEARCHES, spec)()
 
 
-def _mbr(*, candidates: str = "sample(n_best=32)", n_best: int = 1) -> MBR:
+def _mbr(*, candidates: str = "sample(n_best=32)", n_best: int = 1) -> Search:
     """Return an MBR search of the candidates of another search, which a spec string describes."""
+    from nmt.search.mbr import MBR
+
     return MBR(candidates=parse_search(candidates), n_best=n_best)
 
 
 SEARCHES: Components[Callable[..., Search]] = Components(
     "search",
     {
-        "greedy": Greedy,
-        "beam": Beam,
-        "diverse": Diverse,
-        "constrained": Constrained,
-        "sample": Sample,
+        "greedy": Lazy("nmt.search.greedy", "Greedy"),
+        "beam": Lazy("nmt.search.beam", "Beam"),
+        "diverse": Lazy("nmt.search.diverse", "Diverse"),
+        "constrained": Lazy("nmt.search.constrained", "Constrained"),
+        "sample": Lazy("nmt.search.sample", "Sample"),
         "mbr": _mbr,
     },
     is_valid=callable,

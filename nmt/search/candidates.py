@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,7 @@ IMPOSSIBLE = np.float32(-np.inf)
 """Log-probability of a candidate that can never become a hypothesis."""
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     """The candidates of each beam, [N, C] each."""
 
     rows_NC: Ints
@@ -56,7 +54,7 @@ class Candidates:
     def without(self, is_excluded_NC: Bools) -> Candidates:
         """Make some candidates impossible."""
         log_prob_NC = np.where(is_excluded_NC, IMPOSSIBLE, self.log_prob_NC)
-        return replace(self, log_prob_NC=log_prob_NC)
+        return self._replace(log_prob_NC=log_prob_NC)
 
     def of_beams(self, num_beams: int) -> Candidates:
         """Return the candidates of each beam, given those of each row."""
@@ -64,11 +62,7 @@ class Candidates:
 
     def map(self, function: Callable[[Any], Any]) -> Candidates:
         """Apply a function to each array."""
-        arrays = dict(vars(self))
-        for name, array in arrays.items():
-            if array is not None:
-                arrays[name] = function(array)
-        return Candidates(**arrays)
+        return Candidates._make(None if array is None else function(array) for array in self)
 
 
 def extend(

@@ -7,7 +7,7 @@ candidates of a row or beam.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Constrained(BeamOptions):
         met_RCP = constraints.met_after(tokens_RC)
         candidates = extend(partial.log_prob_R, log_p_RC, tokens_RC)
         candidates = candidates.without(self._is_impossible(partial, tokens_RC, met_RCP))
-        candidates = replace(candidates, bank_NC=constraints.num_missing(met_RCP))
+        candidates = candidates._replace(bank_NC=constraints.num_missing(met_RCP))
         return candidates.of_beams(len(partial))
 
     def _is_impossible(

@@ -7,7 +7,7 @@ beam, R = N*W rows, C candidates of a beam, X tokens that previous groups have s
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -70,10 +70,10 @@ class Diverse(BeamOptions):
             penalty_NC[beams] = penalty_BC
             # The tokens of the new beam are penalized in the next groups.
             ends_BC = group.tokens_NC == partial.request.eos
-            penalized = replace(group, penalty_NC=penalty_BC)
+            penalized = group._replace(penalty_NC=penalty_BC)
             beam = penalized.without(ends_BC).best(self.width)
             selected_BX = np.concatenate((selected_BX, beam.tokens_NC), 1)
-        return replace(candidates, penalty_NC=penalty_NC)
+        return candidates._replace(penalty_NC=penalty_NC)
 
     def _penalty(self, tokens_BC: Ints, selected_BX: Ints) -> Floats:
         """Return λ for each previous selection of a token (Hamming diversity, algorithm 1), [B,

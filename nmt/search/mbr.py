@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nmt.core.errors import ConfigError
 from nmt.search.request import Hypothesis, NBestLists, Search, SearchRequest, StepModel, best_first
@@ -59,7 +59,7 @@ class MBR:
         distinct: dict[str, Hypothesis] = {}
         for text, h in zip(texts, hypotheses, strict=True):
             # The first hypothesis of a text is its best.
-            distinct.setdefault(text, replace(h, score=utility[text], length_norm=math.inf))
+            distinct.setdefault(text, h._replace(score=utility[text], length_norm=math.inf))
         return best_first(distinct.values())[: self.n_best]
 
 

@@ -7,7 +7,7 @@ tokens of a row, G n-grams of a row, V vocabulary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -256,7 +256,7 @@ def _force(result: StepResult, forced_R: Ints) -> StepResult:
     if result.log_p_RV is not None:
         result.log_p_RV[rows] = -np.inf
         result.log_p_RV[rows[:, None], token_R1] = log_p_R1
-    return replace(result, gathered_log_p_RP=result.gathered_log_p_RP[:, :-1])
+    return result._replace(gathered_log_p_RP=result.gathered_log_p_RP[:, :-1])
 
 
 def repeated_ngrams(tokens_RT: Ints, size: int) -> Ints:

@@ -7,9 +7,8 @@ tokens of a row, X banned tokens of a row, P gathered tokens of a row, V vocabul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,7 @@ Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class SearchRequest:
+class SearchRequest(NamedTuple):
     """A batch of sentences to translate, and the constraints on their translations."""
 
     sources: Sequence[Sequence[int]]
@@ -65,8 +63,7 @@ class SearchRequest:
         return np.fromiter(map(len, self.sources), np.int64, len(self.sources))
 
 
-@dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """A translation as token ids, without start and end tokens."""
 
     ids: list[int]
@@ -84,8 +81,7 @@ NBestLists = list[list[Hypothesis]]
 """The hypotheses of each sentence, best first."""
 
 
-@dataclass(frozen=True)
-class StepRequest:
+class StepRequest(NamedTuple):
     """One decoding step: the tokens to read and the log-probabilities to return."""
 
     tokens_R: Ints
@@ -104,8 +100,7 @@ class StepRequest:
     """Whether to return the log-probabilities of the whole vocabulary."""
 
 
-@dataclass(frozen=True)
-class StepResult:
+class StepResult(NamedTuple):
     """A model's prediction of the next token of each row."""
 
     log_p_RK: Floats

@@ -19,9 +19,8 @@ import contextlib
 import hashlib
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +42,7 @@ MULTIPLE = 8
 _HEADER = struct.Struct("<6Q")
 
 
-@dataclass(frozen=True)
-class Shortlist:
+class Shortlist(NamedTuple):
     """The likely translations of each token."""
 
     num_frequent: int
@@ -108,7 +106,7 @@ class Shortlist:
         if not isinstance(tokenizer, SeparateTokenizer):
             return self
         has_own_tokens = tokenizer.source == tokenizer.target
-        return replace(self, has_own_tokens=has_own_tokens, excluded=(PAD, BOS))
+        return self._replace(has_own_tokens=has_own_tokens, excluded=(PAD, BOS))
 
     def save(self, run: Path) -> Path:
         """Write the shortlist of a run, and return its file."""

@@ -21,7 +21,7 @@ from nmt.engines import Engine, Source, TokenScores
 from nmt.engines.load import load_engine
 from nmt.models.discovery import find_export, find_models
 from nmt.runs.model_files import load_settings
-from nmt.search import Constrained, Hypothesis, Search, parse_search
+from nmt.search import Hypothesis, Search, parse_search
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation.chunking import chunked, regroup
@@ -249,8 +249,8 @@ class Translator:
         on_progress: Callable[[int], object],
     ) -> Iterator[list[Translation]]:
         originals = as_lines(chunk)
-        if not isinstance(algorithm, Constrained) and any(line.constraints for line in originals):
-            raise UsageError("constraints need the constrained search", "constrained(beam_size=8)")
+        if any(line.constraints for line in originals):
+            _check_constrained(algorithm)
         substitutions = [self._placeholders(line) for line in originals]
         lines = [
             each.line if each else line for line, each in zip(originals, substitutions, strict=True)
@@ -320,6 +320,13 @@ class Translator:
             calibration = self.calibration
         for pair, text, token_scores in zip(pairs, texts, scores, strict=False):
             yield of_segment(*pair, text, token_scores, self.tokenizer, calibration)
+
+
+def _check_constrained(algorithm: Search) -> None:
+    from nmt.search.constrained import Constrained
+
+    if not isinstance(algorithm, Constrained):
+        raise UsageError("constraints need the constrained search", "constrained(beam_size=8)")
 
 
 def as_lines(chunk: Iterable[str | Line]) -> list[Line]:

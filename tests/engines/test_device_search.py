@@ -240,7 +240,7 @@ def test_a_row_that_is_not_a_number_does_not_end_its_sentence() -> None:
 @pytest.mark.parametrize("max_length", [0, 1, 2, 5])
 def test_short_searches_record_nothing(spec: str, max_length: int) -> None:
     model, search = build(1), parse_search(spec)
-    short = dataclasses.replace(request(), max_length_B=np.full(NUM_SENTENCES, max_length))
+    short = request()._replace(max_length_B=np.full(NUM_SENTENCES, max_length))
     expected = search(TorchModel([model]), short)
     with fake_cuda() as gpu:
         actual = device_search.search(search, on_gpu([model]), short)

@@ -524,7 +524,7 @@ def test_contents_of_distributions(dists: Path) -> None:
         assert re.search(r"-py3-none-(manylinux_2_\d\d|macosx_11_0)_\w+\.whl", core.filename or "")
     assert contents["nmtkit_core"] == package | configs | engines
     (entry,) = (name for name in core.namelist() if name.endswith("entry_points.txt"))
-    assert "nmt = nmt.cli:main" in core.read(entry).decode()
+    assert "nmt = nmt.__main__:main" in core.read(entry).decode()
     for archive in wheels.values():
         assert [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
     for name in wheels:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import struct
 from pathlib import Path
@@ -61,10 +60,10 @@ def test_damaged_files_and_other_vocabularies_are_errors() -> None:
     for position, value in ((0, 1), (9, 99), (-1, 1)):  # of the first, one inside, the last
         changed_ends = SHORTLIST.starts_V1.copy()
         changed_ends[position] = value
-        disordered = dataclasses.replace(SHORTLIST, starts_V1=changed_ends).write()
+        disordered = SHORTLIST._replace(starts_V1=changed_ends).write()
         with pytest.raises(ValueError, match="out of order"):
             Shortlist.read(disordered, VOCABULARY, VOCABULARY)
-    frequent = dataclasses.replace(SHORTLIST, num_frequent=VOCABULARY + 1).write()
+    frequent = SHORTLIST._replace(num_frequent=VOCABULARY + 1).write()
     with pytest.raises(ValueError, match="another vocabulary"):
         Shortlist.read(frequent, VOCABULARY, VOCABULARY)
 

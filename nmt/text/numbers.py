@@ -28,7 +28,12 @@ _DECIMAL_POINT = _DECIMAL.format(group=",", decimal=r"\.")
 _WITH_COMMA = lazy_pattern(rf"[^\d.,]*{_DECIMAL_COMMA}(?:-{_DECIMAL_COMMA})?[^\d.,]*")
 _WITH_POINT = lazy_pattern(rf"[^\d.,]*{_DECIMAL_POINT}(?:-{_DECIMAL_POINT})?[^\d.,]*")
 _MILLIONS_WITH_POINTS = lazy_pattern(r"[^\d.,]*\d{1,3}(?:\.\d{3}){2,3}[^\d.,]*")
-_MILLIONS_WITH_COMMAS = lazy_pattern(r"[^\d.,]*\d{1,3}(?:,\d{3}){2,3}[^\d.,]*")
+_THOUSANDS_WITH_POINT = lazy_pattern(r"[^\d.,]*[1-9]\d{0,2}\.\d{3}[^\d.,]*")
+_GROUPED_WITH_COMMAS = lazy_pattern(r"[^\d.,]*[1-9]\d{0,2}(?:,\d{3}){1,3}[^\d.,]*")
+_BEFORE_NOUN = lazy_pattern(
+    r"(?:(?: ?[–-] ?| (?:bis|und|oder) )\d[\d.,]*)?(?: [a-zäöüß]+e[nrs]?)? [A-ZÄÖÜ]"
+)
+"""What shows in German that a number with a point is no version or section."""
 _BEFORE_MEASURE = lazy_pattern(
     r"(?:(?: ?[–-] ?| (?:to|and|or) )\d[\d.,]*)?[ -](?:(?:hundred|thousand|(?:m|b|tr)illion"
     r"|per ?cent|percentage|times|square|cubic|metric|feet|foot|inch(?:es)?"
@@ -42,11 +47,11 @@ _BEFORE_MEASURE = lazy_pattern(
 
 
 def localize_decimal(number: str, following: str, src: str, tgt: str) -> str:
-    """Return a decimal number, with its unit and currency, or millions with two separators, in the
-    format of the target language.
+    """Return a decimal number or one with groups of three digits, with its unit and currency, in
+    the format of the target language.
 
     It stays as it is if the languages have the same format, or if it may be something else: a
-    number with a point that has no unit and is not before a measure may be a version.
+    number with one point that has no unit and is not before a measure may be a version.
 
     Args:
         number: the number.
@@ -56,13 +61,17 @@ def localize_decimal(number: str, following: str, src: str, tgt: str) -> str:
     """
     source = base_language(src)
     target = base_language(tgt)
+    has_unit = re.search(r"[^\d.,+−-]", number) is not None
     if source in _COMMA_LANGUAGES and target in _POINT_LANGUAGES:
-        is_number = _WITH_COMMA.fullmatch(number) or _MILLIONS_WITH_POINTS.fullmatch(number)
+        is_measure = has_unit or _BEFORE_NOUN.match(following) is not None
+        is_group = is_measure or number.endswith(".000")
+        is_thousands = is_group and _THOUSANDS_WITH_POINT.fullmatch(number)
+        is_millions = _MILLIONS_WITH_POINTS.fullmatch(number)
+        is_number = _WITH_COMMA.fullmatch(number) or is_thousands or is_millions
     elif source in _POINT_LANGUAGES and target in _COMMA_LANGUAGES:
-        has_unit = re.search(r"[^\d.,+−-]", number) is not None
         is_measure = has_unit or _BEFORE_MEASURE.match(following) is not None
         is_decimal = is_measure and _WITH_POINT.fullmatch(number)
-        is_number = is_decimal or _MILLIONS_WITH_COMMAS.fullmatch(number)
+        is_number = is_decimal or _GROUPED_WITH_COMMAS.fullmatch(number)
     else:
         return number
     return swap_separators(number) if is_number else number

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from nmt.data.check.minhash import normalized_words
+from nmt.text.half_hours import missing_half_hours
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.number_words import (
     MAX_SPELLED,
@@ -107,6 +108,8 @@ def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str
         yield f"{UNBALANCED}: {' '.join(marks)}"
     for hour in missing_hours(source, text, src, tgt):
         yield f"{NUMBER_CHANGED}: {hour}"
+    for time in missing_half_hours(source, text, src, tgt):
+        yield f"{NUMBER_CHANGED}: {time}"
 
 
 def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:

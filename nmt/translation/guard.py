@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 from nmt.core.errors import UsageError
 from nmt.search import parse_search
 from nmt.text.abbreviations import is_gendered, write_out
+from nmt.text.half_hours import find_half_hours, spell_hours
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import remove_invisible
 from nmt.text.sentences import split_sentences
-from nmt.text.spans import apply_edits, without_overlaps
+from nmt.text.spans import ProtectedSpan, apply_edits, without_overlaps
 from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation.alignment import align
 from nmt.translation.budget import Budget, search_work
@@ -214,12 +215,15 @@ class Guard:
 
     def with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms, and with its abbreviations
-        written out."""
+        and the numbers of half hours written out."""
         source = self.languages[0]
+        hours = {
+            ProtectedSpan(*each.number, "number") for each in find_half_hours(line.text, source)
+        }
         spans = [
             span
             for span in self.translator.segmenter.find_spans(line.text, self.protect)
-            if not is_gendered(line.text[span.start : span.end], source)
+            if span not in hours and not is_gendered(line.text[span.start : span.end], source)
         ]
         found = as_fixed_spans(line.text, spans)
         if _is_translated(Line(line.text, fixed=found)):  # no table of numbers
@@ -230,7 +234,8 @@ class Guard:
         fixed = without_overlaps([*line.fixed, *longest_first])
         language = line.language or self.tokenizer.language_token(line.text)
         prepared = replace(line, fixed=tuple(fixed), language=language)
-        return prepared.with_edits(write_out(line.text, source))
+        edits = chain(spell_hours(line.text, source), write_out(line.text, source))
+        return prepared.with_edits(edits)
 
 
 class _GuardedChunk:

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from operator import attrgetter
 
 from nmt.data.placeholders import contains_separate, separate_pattern
+from nmt.text.half_hours import HalfHour, find_half_hours
 from nmt.text.language_codes import base_language
 from nmt.text.number_words import MAX_SPELLED, NumberWord, find_number_words, is_time, spell_number
 from nmt.text.spans import without_overlaps
@@ -103,13 +104,20 @@ def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
     """Replace the numbers in words by digits, which are spelled again in the translation; None if
     the line has none.
 
-    Ordinals and numbers above `MAX_SPELLED` stay digits.
+    Times, ordinals and numbers above `MAX_SPELLED` stay digits.
     """
     in_source: Spans = {}
     in_target: Texts = {}
+    half_hours = find_half_hours(line.text, src)
     number_words = find_number_words(line.text, src)
-    spans: list[FixedSpan | NumberWord] = [*line.fixed, *number_words]
-    numbers = [each for each in without_overlaps(spans) if isinstance(each, NumberWord)]
+    spans: list[FixedSpan | HalfHour | NumberWord] = [*line.fixed, *half_hours, *number_words]
+    numbers: list[NumberWord] = []
+    for span in without_overlaps(spans):
+        if isinstance(span, HalfHour):
+            in_source[span.clock] = FixedSpan(span.start, span.end, span.clock)
+            in_target[span.clock] = span.clock
+        elif isinstance(span, NumberWord):
+            numbers.append(span)
     minutes = None
     for number, following in zip_longest(numbers, numbers[1:]):
         if number is minutes:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from nmt.text.half_hours import half_hour_edits
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.number_words import find_number_words
@@ -46,16 +47,18 @@ def localize_time(number: str, following: str) -> str:
 
 
 def correct_times(source: str, text: str, src: str, tgt: str) -> str:
-    """Return a translation whose times are in the same half of the day as in the source: models
-    translate 20:15 Uhr as 8:15 a.m., and 2 p.m. as 2 Uhr.
+    """Return a translation whose times are those of the source: models translate half past six as
+    halb sechs, 20:15 Uhr as 8:15 a.m., and 2 p.m. as 2 Uhr.
 
     Only translations between English and German are changed.
     """
     match base_language(src), base_language(tgt):
         case ("de", "en"):
+            text = apply_edits(text, half_hour_edits(source, text, src, tgt))
             text = apply_edits(text, _english_edits(source, text))
             return apply_edits(text, _english_range_edits(text))
         case ("en", "de"):
+            text = apply_edits(text, half_hour_edits(source, text, src, tgt))
             text = apply_edits(text, _german_edits(source, text))
             return apply_edits(text, _german_range_edits(source, text))
     return text

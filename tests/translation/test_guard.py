@@ -444,6 +444,8 @@ def test_equivalent_formats() -> None:
         ("1.234 EUR", "", "1.234 EUR"),
         ("192.168.1.1", "", "192.168.1.1"),
         ("8,000,000", " people", "8.000.000"),
+        ("1,500", " Menschen", "1.500"),
+        ("$1,500", "", "$1.500"),
         ("$1.5M", "", "$1,5M"),
     ],
 )
@@ -454,6 +456,15 @@ def test_decimals_have_the_format_of_the_target_language(
     assert localize_decimal(number, following, "en", "ja") == number
     if expected != number:
         assert localize_decimal(expected, following, "de", "en") == number
+
+
+def test_a_german_number_with_one_point_may_be_a_version() -> None:
+    assert localize_decimal("2.500", " neue Sitze", "de", "en") == "2,500"
+    assert localize_decimal("2.500", " bis 3.000 Sitze", "de", "en") == "2,500"
+    assert localize_decimal("2.000", " kamen", "de", "en") == "2,000"
+    assert localize_decimal("2.500", " ist neu", "de", "en") == "2.500"
+    assert localize_decimal("0.125", " Menschen", "de", "en") == "0.125"
+    assert localize_decimal("1,500", " came", "en", "de") == "1.500"
 
 
 def test_numbers_of_a_table_keep_their_format(translator: Translator) -> None:
@@ -700,6 +711,15 @@ def test_checks_of_a_decomposed_source() -> None:
     assert find_problems(source, text, ("de", "en")) == ()
 
 
+def test_half_hours_are_searched_again_in_digits(translator: Translator) -> None:
+    def translate(line: Line, search: str) -> list[str]:
+        return [line.text.replace("Half past three", "Die Hälfte von drei").replace("was", "war")]
+
+    guard = scripted(translator, translate)
+    [[best]] = guard.stream([["Half past three was late."]])
+    assert (best.text, best.warnings) == ("3:30 war late.", ())
+
+
 @pytest.mark.parametrize(
     ("source", "text", "expected"),
     [
@@ -715,8 +735,9 @@ def test_checks_of_a_decomposed_source() -> None:
         ),
         ("1.5 of milk and 1.5 of tea.", "1,5 Milch und 1,5 Tee.", "1.5 Milch und 1.5 Tee."),
         ("It costs 1,00,000 rupees.", "Es kostet 100.000 Rupien.", "Es kostet 1,00,000 Rupien."),
-        ("Room 1500 has 1,500 seats.", "Raum 1500 hat 1.500 Sitze.", "Raum 1500 hat 1,500 Sitze."),
-        ("1,500 of 2,500 came.", "1500 von 2500 kamen.", "1,500 von 2,500 kamen."),
+        ("Room 1500 has 1,500 seats.", "Raum 1500 hat 1,500 Sitze.", "Raum 1500 hat 1.500 Sitze."),
+        ("1,500 of 2,500 came.", "1500 von 2500 kamen.", "1.500 von 2.500 kamen."),
+        ("He came at half past 6.", "Er kam um halb sechs.", "Er kam um halb sieben."),
     ],
 )
 def test_only_the_number_itself_gets_another_format(

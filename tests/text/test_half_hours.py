@@ -1,0 +1,87 @@
+"""Half hours in German and English."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmt.text.half_hours import (
+    find_half_hours,
+    half_hour_edits,
+    missing_half_hours,
+    spell_hours,
+)
+from nmt.text.spans import apply_edits
+
+GERMAN_HOURS = "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()
+ENGLISH_HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
+
+
+def corrected(source: str, text: str, src: str, tgt: str) -> tuple[str, list[str]]:
+    """Return a corrected translation, and the half hours that it lacks."""
+    edited = apply_edits(text, half_hour_edits(source, text, src, tgt))
+    return edited, missing_half_hours(source, edited, src, tgt)
+
+
+@pytest.mark.parametrize(
+    ("german", "english"), [*zip(GERMAN_HOURS, ENGLISH_HOURS, strict=True)], ids=ENGLISH_HOURS
+)
+def test_german_names_the_next_hour(german: str, english: str) -> None:
+    source = f"Der Zug fährt um halb {german}."
+    right = f"The train leaves at half past {english}."
+    assert corrected(source, right, "de", "en") == (right, [])
+    assert corrected(right, source, "en", "de") == (source, [])
+    copied = ENGLISH_HOURS[GERMAN_HOURS.index(german) + 1 - 12]
+    wrong = f"The train leaves at half past {copied}."
+    assert corrected(source, wrong, "de", "en") == (right, [])
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("Halb acht ist spät.", "Half of eight is late.", "Half past seven is late."),
+        ("Um halb eins.", "At half one.", "At half past twelve."),
+        ("Um halb drei.", "At 2:30.", "At 2:30."),
+        ("Um halb drei.", "At two-thirty p.m.", "At two-thirty p.m."),
+        ("Um halb acht.", "At half seven.", "At half seven."),  # as the British say it
+        (
+            "Von halb zwei bis halb drei.",
+            "From half past two to half past three.",
+            "From half past one to half past two.",
+        ),
+        ("Das Glas ist halb voll.", "The glass is half full.", "The glass is half full."),
+    ],
+)
+def test_translations_into_english(source: str, text: str, expected: str) -> None:
+    assert corrected(source, text, "de-AT", "en-GB") == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("It is half past six.", "Es ist halb sechs.", "Es ist halb sieben."),
+        ("HALF-PAST TWELVE", "HALB ZWÖLF", "Halb eins"),
+        ("Come at half six.", "Komm um halb sechs.", "Komm um halb sieben."),
+        ("By half past six.", "Bis 18:30 Uhr.", "Bis 18:30 Uhr."),
+        ("By half past six.", "Bis sechs Uhr dreißig.", "Bis sechs Uhr dreißig."),
+        ("Half of six is three.", "Halb sechs ist drei.", "Halb sechs ist drei."),
+    ],
+)
+def test_translations_into_german(source: str, text: str, expected: str) -> None:
+    assert corrected(source, text, "en", "de") == (expected, [])
+
+
+def test_other_half_hours_are_missing() -> None:
+    source = "Between half past two and half past four."
+    assert corrected(source, "Zwischen halb fünf.", "en", "de") == (
+        "Zwischen halb fünf.",
+        ["2:30"],
+    )
+    assert missing_half_hours("Um halb eins.", "At noon.", "de", "en") == ["12:30"]
+    assert missing_half_hours("Um halb eins.", "À midi.", "de", "fr") == []
+    assert find_half_hours("à six heures et demie", "fr") == []
+
+
+def test_numbers_of_half_hours_are_written_in_words() -> None:
+    text = "Um halb 9, halb\u00a012 oder 8:30"
+    assert apply_edits(text, spell_hours(text, "de")) == "Um halb neun, halb\u00a0zwölf oder 8:30"
+    assert apply_edits("half past 8.5", spell_hours("half past 8.5", "en")) == "half past 8.5"

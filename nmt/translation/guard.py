@@ -67,6 +67,7 @@ from nmt.translation.stand_ins import Substitution, digits_for_words, substitute
 from nmt.translation.terms import TERM_DOUBTFUL
 from nmt.translation.times import correct_times
 from nmt.translation.translator import Translator, as_lines, check_lines
+from nmt.translation.typography import correct_typography
 
 if TYPE_CHECKING:
     from nmt.engines import Engine
@@ -413,6 +414,7 @@ class _GuardedChunk:
             text = translation.text
             if not line.is_constrained:
                 text = correct_times(line.text, text, *self.guard.languages)
+                text = correct_typography(line.text, text, *self.guard.languages)
                 text = with_capital(line, text, self.guard.languages[0])
             if not has_spaces:
                 text = _SPACES.sub(" ", text)

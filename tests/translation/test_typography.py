@@ -1,0 +1,38 @@
+"""Punctuation as the source and the target language have it."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmt.translation.typography import correct_typography
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("A - b - c", "A – b - c", "A - b - c"),
+        ("A – b – c", "A – b – c", "A – b – c"),
+        ("A—b", "A – b", "A – b"),
+        ("Well ...", "Nun …", "Nun ..."),
+        ("Well … and ...", "Nun … und …", "Nun … und …"),
+        ('He has a "plan."', 'Er hat einen "Plan."', 'Er hat einen "Plan".'),
+        ("He has a “plan.” We go.", "Er hat „Pläne.“ Wir gehen.", "Er hat „Pläne“. Wir gehen."),
+        ('He said: "I go."', 'Er sagte: "Ich gehe."', 'Er sagte: "Ich gehe."'),
+        ('He said, "I go."', 'Er sagte, "ich gehe."', 'Er sagte, "ich gehe."'),
+        ('"I go."', '"Ich gehe."', '"Ich gehe."'),
+        ('He has "plans. No."', 'Er hat "Pläne. Nein."', 'Er hat "Pläne. Nein."'),
+        ('He has a "plan".', 'Er hat einen "Plan."', 'Er hat einen "Plan."'),
+        ("Anna's car, Otto’s house", "Anna' Auto, Otto’ Haus", "Annas Auto, Ottos Haus"),
+        ("Chavez's, Franz's and Max's car", "Max' Auto", "Max' Auto"),
+        ("Alice's car", "Alice' Auto", "Alice' Auto"),
+        ("Wendy's is open", "Wendy's ist offen", "Wendy's ist offen"),
+        ("the 'Anna' virus", "das 'Anna' Virus", "das 'Anna' Virus"),
+    ],
+)
+def test_translations_into_german(source: str, text: str, expected: str) -> None:
+    assert correct_typography(source, text, "en", "de") == expected
+
+
+def test_other_languages_keep_their_quotation_marks() -> None:
+    text = 'Hat sie "Pläne."'
+    assert correct_typography('Has "plans."', text, "en", "fr") == text

@@ -12,7 +12,6 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from nmt.data.check.minhash import normalized_words
-from nmt.text.half_hours import missing_half_hours
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.number_words import (
     MAX_SPELLED,
@@ -24,6 +23,7 @@ from nmt.text.number_words import (
     values_of_other_forms,
 )
 from nmt.text.sentences import count_sentences, split_sentences
+from nmt.text.spoken_times import missing_times
 from nmt.translation.times import missing_hours
 
 MISSING_SENTENCE = "missing-sentence"
@@ -108,7 +108,7 @@ def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str
         yield f"{UNBALANCED}: {' '.join(marks)}"
     for hour in missing_hours(source, text, src, tgt):
         yield f"{NUMBER_CHANGED}: {hour}"
-    for time in missing_half_hours(source, text, src, tgt):
+    for time in missing_times(source, text, src, tgt):
         yield f"{NUMBER_CHANGED}: {time}"
 
 

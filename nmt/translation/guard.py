@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 from nmt.core.errors import UsageError
 from nmt.search import parse_search
 from nmt.text.abbreviations import is_gendered, write_out
-from nmt.text.half_hours import find_half_hours, spell_hours
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import remove_invisible
 from nmt.text.sentences import split_sentences
 from nmt.text.spans import ProtectedSpan, apply_edits, without_overlaps
+from nmt.text.spoken_times import find_spoken_times, spell_hours
 from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation.alignment import align
 from nmt.translation.budget import Budget, search_work
@@ -216,10 +216,10 @@ class Guard:
 
     def with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms, and with its abbreviations
-        and the numbers of half hours written out."""
+        and the hours of times such as halb 9 written out."""
         source = self.languages[0]
         hours = {
-            ProtectedSpan(*each.number, "number") for each in find_half_hours(line.text, source)
+            ProtectedSpan(*each.number, "number") for each in find_spoken_times(line.text, source)
         }
         spans = [
             span

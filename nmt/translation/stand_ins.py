@@ -9,10 +9,10 @@ from itertools import zip_longest
 from operator import attrgetter
 
 from nmt.data.placeholders import contains_separate, separate_pattern
-from nmt.text.half_hours import HalfHour, find_half_hours
 from nmt.text.language_codes import base_language
 from nmt.text.number_words import MAX_SPELLED, NumberWord, find_number_words, is_time, spell_number
 from nmt.text.spans import without_overlaps
+from nmt.text.spoken_times import SpokenTime, find_spoken_times
 from nmt.translation.alignment import Link, align
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line
@@ -108,12 +108,12 @@ def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
     """
     in_source: Spans = {}
     in_target: Texts = {}
-    half_hours = find_half_hours(line.text, src)
+    spoken_times = find_spoken_times(line.text, src)
     number_words = find_number_words(line.text, src)
-    spans: list[FixedSpan | HalfHour | NumberWord] = [*line.fixed, *half_hours, *number_words]
+    spans: list[FixedSpan | SpokenTime | NumberWord] = [*line.fixed, *spoken_times, *number_words]
     numbers: list[NumberWord] = []
     for span in without_overlaps(spans):
-        if isinstance(span, HalfHour):
+        if isinstance(span, SpokenTime):
             in_source[span.clock] = FixedSpan(span.start, span.end, span.clock)
             in_target[span.clock] = span.clock
         elif isinstance(span, NumberWord):

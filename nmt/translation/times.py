@@ -7,11 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from nmt.text.half_hours import half_hour_edits
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.number_words import find_number_words
 from nmt.text.spans import Edit, apply_edits
+from nmt.text.spoken_times import half_hour_edits
 
 _MINUTES_OF_DAY = 24 * 60
 _NOON = 12 * 60

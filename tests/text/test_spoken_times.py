@@ -1,25 +1,25 @@
-"""Half hours in German and English."""
+"""Times in words in German and English."""
 
 from __future__ import annotations
 
 import pytest
 
-from nmt.text.half_hours import (
-    find_half_hours,
+from nmt.text.spans import apply_edits
+from nmt.text.spoken_times import (
+    find_spoken_times,
     half_hour_edits,
-    missing_half_hours,
+    missing_times,
     spell_hours,
 )
-from nmt.text.spans import apply_edits
 
 GERMAN_HOURS = "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()
 ENGLISH_HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
 
 
 def corrected(source: str, text: str, src: str, tgt: str) -> tuple[str, list[str]]:
-    """Return a corrected translation, and the half hours that it lacks."""
+    """Return a corrected translation, and the times that it lacks."""
     edited = apply_edits(text, half_hour_edits(source, text, src, tgt))
-    return edited, missing_half_hours(source, edited, src, tgt)
+    return edited, missing_times(source, edited, src, tgt)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,36 @@ def test_other_half_hours_are_missing() -> None:
         "Zwischen halb fünf.",
         ["2:30"],
     )
-    assert missing_half_hours("Um halb eins.", "At noon.", "de", "en") == ["12:30"]
-    assert missing_half_hours("Um halb eins.", "À midi.", "de", "fr") == []
-    assert find_half_hours("à six heures et demie", "fr") == []
+    assert missing_times("Um halb eins.", "At noon.", "de", "en") == ["12:30"]
+    assert missing_times("Um halb eins.", "À midi.", "de", "fr") == []
+    assert find_spoken_times("à six heures et demie", "fr") == []
 
 
-def test_numbers_of_half_hours_are_written_in_words() -> None:
+@pytest.mark.parametrize(
+    ("german", "english"),
+    [
+        ("um viertel acht", "at a quarter past seven"),
+        ("um dreiviertel acht", "at a quarter to eight"),
+        ("um drei viertel acht", "at 7:45"),
+        ("um Viertel nach eins", "at one-fifteen"),
+        ("um Viertel vor eins", "at a quarter to one"),
+        ("um 12.45 Uhr", "at a quarter to one"),
+        ("um sieben Uhr fünfzehn", "at a quarter after seven"),
+    ],
+)
+def test_quarters_are_compared(german: str, english: str) -> None:
+    assert missing_times(german, english, "de", "en") == []
+    assert missing_times(english, german, "en", "de") == []
+
+
+def test_other_quarters_are_missing() -> None:
+    assert missing_times("Um viertel acht.", "At a quarter to eight.", "de", "en") == ["7:15"]
+    assert missing_times("At a quarter to eight.", "Um acht.", "en", "de") == ["7:45"]
+    assert missing_times("Das Viertel nach acht Tagen.", "The quarter.", "de", "en") == []
+    assert missing_times("The third quarter of eight.", "Viertel.", "en", "de") == []
+
+
+def test_numbers_of_times_are_written_in_words() -> None:
     text = "Um halb 9, halb\u00a012 oder 8:30"
     assert apply_edits(text, spell_hours(text, "de")) == "Um halb neun, halb\u00a0zwölf oder 8:30"
     assert apply_edits("half past 8.5", spell_hours("half past 8.5", "en")) == "half past 8.5"

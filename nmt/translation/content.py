@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from nmt.data.check.minhash import normalized_words
+from nmt.text.calendar_names import missing_names
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.number_words import (
     MAX_SPELLED,
@@ -32,12 +33,14 @@ NUMBER_CHANGED = "number-changed"
 NUMBER_ADDED = "number-added"
 UNBALANCED = "unbalanced"
 MISSING_CURRENCY = "missing-currency"
+MISSING_DATE = "missing-date"
 NAMES = (
     MISSING_SENTENCE,
     MISSING_ITEM,
     NUMBER_CHANGED,
     NUMBER_ADDED,
     MISSING_CURRENCY,
+    MISSING_DATE,
     UNBALANCED,
 )
 
@@ -110,6 +113,8 @@ def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str
         yield f"{NUMBER_CHANGED}: {hour}"
     for time in missing_times(source, text, src, tgt):
         yield f"{NUMBER_CHANGED}: {time}"
+    for name in missing_names(source, text, src, tgt):
+        yield f"{MISSING_DATE}: {name}"
 
 
 def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:

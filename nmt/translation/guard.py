@@ -38,6 +38,7 @@ from nmt.translation.checks import (
 )
 from nmt.translation.chunking import chunked, compute_valid, regroup
 from nmt.translation.content import (
+    MISSING_DATE,
     MISSING_ITEM,
     MISSING_SENTENCE,
     NUMBER_ADDED,
@@ -254,6 +255,7 @@ class _GuardedChunk:
             Attempt(partial(self._substitute, constrained=True), SPAN_PROBLEMS),
             Attempt(self._constrain),
             Attempt(self._write_digits, (NUMBER_CHANGED, NUMBER_ADDED)),
+            Attempt(self._require_dates, (MISSING_DATE,)),
             Attempt(self._fix_items, (MISSING_ITEM,)),
             Attempt(self._widen_beam),
             Attempt(self._translate_around_spans, SPAN_PROBLEMS),
@@ -518,6 +520,14 @@ class _GuardedChunk:
         for i, each in enumerate(rewritten):
             n_best = found[i] + found_constrained[i]
             yield each.restore_complete(n_best) if each else []
+
+    def _require_dates(self, lines: Lines, results: NBests) -> list[NBest]:
+        """Search with the names of the missing days and months as constraints."""
+        requests: list[Line | None] = []
+        for line, n_best in zip(lines, results, strict=True):
+            names = n_best[0].details_of(MISSING_DATE)
+            requests.append(line.with_constraints(*names))
+        return self._search_again(requests, CONSTRAINED)
 
     def _fix_items(self, lines: Lines, results: NBests) -> Iterator[NBest]:
         """Translate the items of a list one by one, and copy all of them into the translation of

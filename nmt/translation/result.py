@@ -62,6 +62,11 @@ class Translation:
         found = {warning.partition(":")[0] for warning in self.warnings}
         return bool(found.intersection(names) if names else found)
 
+    def details_of(self, name: str) -> list[str]:
+        """Return what the warnings with a name are about: Friday of `missing-date: Friday`."""
+        warnings = (warning.partition(": ") for warning in self.warnings)
+        return [details for found, _, details in warnings if found == name]
+
 
 def of_segment(
     segment: Segment,

@@ -21,10 +21,12 @@ _WITHOUT_S = lazy_pattern(r"(?:[sßxz]|ce)$")
 
 
 def correct_typography(source: str, text: str, src: str, tgt: str) -> str:
-    """Return a translation with the dashes and ellipses of the source; in German, with the period
-    of a sentence after the quotation mark of its last words, and with the s of genitives."""
+    """Return a translation with the dashes, ellipses and brackets of the source; in German, with
+    the period of a sentence after the quotation mark of its last words, and the s of genitives."""
     if " - " in source and not re.search("[–—]", source):
         text = text.replace(" – ", " - ")
+    if "( " not in source:  # a constraint begins with a space
+        text = text.replace("( ", "(")
     if "..." in source and "…" not in source:
         text = text.replace("…", "...")
     if (base_language(src), base_language(tgt)) == ("en", "de"):

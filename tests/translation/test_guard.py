@@ -711,6 +711,17 @@ def test_checks_of_a_decomposed_source() -> None:
     assert find_problems(source, text, ("de", "en")) == ()
 
 
+def test_missing_days_are_constraints_of_another_search(translator: Translator) -> None:
+    def translate(line: Line, search: str) -> list[str]:
+        return [" ".join(["Er kam.", *line.constraints])]
+
+    guard = scripted(translator, translate)
+    [[best]] = guard.stream([["He came on Friday."]])
+    assert best.warnings == ()
+    assert best.text == "Er kam. Freitag"
+    assert [line.constraints for line, _ in guard.translator.requests] == [(), ("Freitag",)]
+
+
 def test_half_hours_are_searched_again_in_digits(translator: Translator) -> None:
     def translate(line: Line, search: str) -> list[str]:
         return [line.text.replace("Half past three", "Die Hälfte von drei").replace("was", "war")]

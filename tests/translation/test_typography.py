@@ -13,6 +13,7 @@ from nmt.translation.typography import correct_typography
         ("A - b - c", "A – b - c", "A - b - c"),
         ("A – b – c", "A – b – c", "A – b – c"),
         ("A—b", "A – b", "A – b"),
+        ("On (Monday)", "Am ( Montag)", "Am (Montag)"),
         ("Well ...", "Nun …", "Nun ..."),
         ("Well … and ...", "Nun … und …", "Nun … und …"),
         ('He has a "plan."', 'Er hat einen "Plan."', 'Er hat einen "Plan".'),

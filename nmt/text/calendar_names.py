@@ -1,0 +1,76 @@
+"""The names of days and months."""
+
+from __future__ import annotations
+
+from nmt.text.language_codes import base_language
+from nmt.text.lazy_pattern import lazy_pattern
+
+_DAYS = {
+    "Montag": "Monday",
+    "Dienstag": "Tuesday",
+    "Mittwoch": "Wednesday",
+    "Donnerstag": "Thursday",
+    "Freitag": "Friday",
+    "Samstag": "Saturday",
+    "Sonnabend": "Saturday",
+    "Sonntag": "Sunday",
+}
+_MONTHS = {
+    "Januar": "January",
+    "Februar": "February",
+    "März": "March",
+    "April": "April",
+    "Mai": "May",
+    "Juni": "June",
+    "Juli": "July",
+    "August": "August",
+    "September": "September",
+    "Oktober": "October",
+    "November": "November",
+    "Dezember": "December",
+}
+_GERMAN = _DAYS | _MONTHS
+_TRANSLATIONS = {
+    "de": {german: [english] for german, english in _GERMAN.items()},
+    "en": {english: [] for english in _GERMAN.values()},
+}
+for _german, _english in _GERMAN.items():
+    _TRANSLATIONS["en"][_english].append(_german)
+_VERBS = "March|May"
+"""English months that are also verbs, except in May 2011 and in May."""
+_NAMES = {
+    "de": lazy_pattern(
+        rf"(?<!\w)(?:(?P<day>{'|'.join(_DAYS)})(?:abend|morgen|nacht|(?:nach|vor)?mittag)?s?"
+        rf"|(?P<month>{'|'.join(_MONTHS)}))(?!\w)"
+    ),
+    "en": lazy_pattern(
+        rf"(?<!\w)(?:(?P<day>{'|'.join(_DAYS.values())})s?|(?P<month>(?!{_VERBS})"
+        rf"(?:{'|'.join(_MONTHS.values())})|(?:(?<=\d\s)|(?<=\b[Ii]n\s))(?:{_VERBS})"
+        rf"|(?:{_VERBS})(?=\s\d)))(?!\w)"
+    ),
+}
+_NUMERIC_DATE = lazy_pattern(r"\d[./]\d")
+
+
+def missing_names(source: str, text: str, src: str, tgt: str) -> list[str]:
+    """Return the translations of the days and months in a source that a translation lacks; none if
+    the languages are not English and German.
+
+    A month may be abbreviated, or a number if there is a numeric date. A name may be copied, as in
+    Black Friday.
+    """
+    code = base_language(src)
+    if {code, base_language(tgt)} != {"de", "en"}:
+        return []
+    in_lower_case = text.lower()
+    missing = []
+    for match in _NAMES[code].finditer(source):
+        name = match["day"] or match["month"]
+        translations = _TRANSLATIONS[code][name]
+        forms = [name, *translations]
+        if match["month"]:
+            forms.append(translations[0][:3])
+        is_numeric = match["month"] and _NUMERIC_DATE.search(text)
+        if not is_numeric and not any(form.lower() in in_lower_case for form in forms):
+            missing.append(translations[0])
+    return list(dict.fromkeys(missing))

@@ -50,8 +50,6 @@ MIN_ITEMS = 4
 """Minimum number of items of a list that is checked. Shorter ones are hard to distinguish from
 clauses."""
 MAX_ITEM_WORDS = 3
-MAX_ITEMS = 100
-"""Maximum number of items that are compared with the others."""
 MAX_DIGITS = 15
 """Longer numbers are identifiers."""
 
@@ -69,7 +67,8 @@ sieben."""
 _CONJUNCTION = "and|or|und|oder|sowie"
 _SEPARATOR = lazy_pattern(rf"(,? (?:{_CONJUNCTION}) |[,;]\s+)")
 _WORD = r"[^\s,;:.!?()\"“”„»«]+"
-_ITEM = rf"{_WORD}(?: {_WORD}){{0,{MAX_ITEM_WORDS - 1}}}"
+_CLAUSE = "(?:dass|daß|ob|um|weil|wenn|wie|wo|was|that|which|who|where|when|while|what|if|because) "
+_ITEM = rf"(?!{_CLAUSE}){_WORD}(?: {_WORD}){{0,{MAX_ITEM_WORDS - 1}}}"
 _END = r"[.!?]?\W*$"
 _COMMA = "[,;] "
 _LIST = lazy_pattern(
@@ -232,26 +231,26 @@ def _count_repeated(sentences: list[str]) -> int:
 
 
 def has_missing_item(source: str, text: str) -> bool:
-    """Return whether a translation has fewer items than a list in the source, or repeats one."""
-    if not find_items(source):
+    """Return whether a translation has fewer items than a list in the source, or repeats one.
+
+    Its clauses count as items, too, because a comma before them looks like one in a list.
+    """
+    found = find_items(source)
+    if not found:
         return False
-    items, _ = split_items(source)
+    others, _ = split_items(found[0])
     translated, _ = split_items(text)
-    if len(translated) < len(items):
+    if len(translated) < 1 + len(others):
         return True
-    return _has_repeated_item(translated, text) and not _has_repeated_item(items, source)
+    items, _ = split_items(source)
+    return _has_equal_items(translated) and not _has_equal_items(items)
 
 
-def _has_repeated_item(items: list[str], text: str) -> bool:
-    """Return whether an item between two separators occurs again in the text."""
-    words = "  ".join(normalized_words(text))
-    padded = f" {words} "
-    inner_items = items[1:-1]
-    for item in inner_items[:MAX_ITEMS]:
-        item_words = "  ".join(normalized_words(item))
-        if item_words and padded.count(f" {item_words} ") > 1:
-            return True
-    return False
+def _has_equal_items(items: list[str]) -> bool:
+    """Return whether two items between separators are equal."""
+    words_of_items = [tuple(normalized_words(item)) for item in items[1:-1]]
+    inner_items = list(filter(None, words_of_items))
+    return len(set(inner_items)) < len(inner_items)
 
 
 def find_items(text: str) -> re.Match[str] | None:

@@ -19,6 +19,7 @@ from nmt.translation.content import (
     content_problems,
     find_items,
     has_lone_mark,
+    has_missing_item,
     missing_currencies,
     number_problems,
     unbalanced_marks,
@@ -226,6 +227,28 @@ def test_case_inside_a_sentence(language: str, source: str, text: str, expected:
             return [[1] if text[0].isupper() else [1, 2] for text in texts]
 
     assert inside_sentence(text, source, Stub(), language) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "is_missing"),
+    [
+        ("Salz, Öl, Reis und Tee fehlen.", "Salt, oil and tea are missing.", True),
+        ("Salz, Öl, Reis und Tee fehlen.", "Salt, oil, oil and tea are missing.", True),
+        (
+            "Ich weiß, dass Salz, Öl, Reis und Tee fehlen.",
+            "I know: salt, oil, rice and tea.",
+            False,
+        ),
+        ("Seiten, Seitentypen, Typen und Felder", "Pages, page types, types and fields", False),
+        (
+            "Oh, come on, Tom, you know, we are late.",
+            "Oh, komm, Tom, weißt du, es ist spät.",
+            False,
+        ),
+    ],
+)
+def test_clauses_with_commas_are_no_missing_items(source: str, text: str, is_missing: bool) -> None:
+    assert has_missing_item(source, text) is is_missing
 
 
 def test_items_of_lists() -> None:

@@ -35,10 +35,10 @@ from nmt.core.layout import wrap
 from nmt.jobs.output import show, show_json, write_file
 
 if TYPE_CHECKING:
+    from nmt.core.parts import Part
     from nmt.core.processes import Executor
     from nmt.data.check.report import Example, Report
     from nmt.data.pairs import Pair
-    from nmt.data.shards import Part
     from nmt.data.sources import Split
 
     TestSet = tuple[str, list[Pair]]
@@ -117,8 +117,9 @@ def check(
         test_set = load_test_set(name, inputs.languages, encoding_errors)
         inputs.test_sets += pairs_by_reference(test_set)
         inputs.files += test_set.files
+    from nmt.core.parts import Part
     from nmt.core.processes import get_executor
-    from nmt.data.shards import ALL_SHARDS, Part, UnfinishedPartsError
+    from nmt.data.shards import ALL_SHARDS, UnfinishedPartsError
 
     run = partial(
         _run,

@@ -128,9 +128,10 @@ def prepare(
       nmt data prepare --config wmt14-big --shard 3/8
     """
     from nmt.core.config import config_io
+    from nmt.core.parts import Part
     from nmt.core.processes import get_executor
     from nmt.data.prepare import prepare as prepare_data
-    from nmt.data.shards import ALL_SHARDS, Part, UnfinishedPartsError
+    from nmt.data.shards import ALL_SHARDS, UnfinishedPartsError
 
     part = Part.parse(shard) if shard else ALL_SHARDS
     loaded = config_io.load_named(config, set_ or [])

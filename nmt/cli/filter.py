@@ -31,9 +31,9 @@ from nmt.core.console import counted, log, progress
 from nmt.core.errors import DataError, UsageError, write_errors
 
 if TYPE_CHECKING:
+    from nmt.core.parts import Part
     from nmt.core.processes import Executor
     from nmt.data.arrays import Floats
-    from nmt.data.shards import Part
     from nmt.jobs.filtering import Filter, Models
 
 DEFAULT_MIN_SCORE = -5.0
@@ -119,8 +119,9 @@ def filter_(
         raise UsageError(
             "--src-lang and --tgt-lang are for files", "set data.src and data.tgt in the config"
         )
+    from nmt.core.parts import Part
     from nmt.core.processes import get_executor
-    from nmt.data.shards import ALL_SHARDS, Part, UnfinishedPartsError
+    from nmt.data.shards import ALL_SHARDS, UnfinishedPartsError
 
     if src is not None:
         inputs = file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)

@@ -8,7 +8,6 @@ corpora; splitting at them would misalign the two files.
 from __future__ import annotations
 
 import bz2
-import codecs
 import contextlib
 import errno
 import gzip
@@ -29,6 +28,7 @@ from nmt.core.compression import zstd
 from nmt.core.console import counted, log_once
 from nmt.core.errors import DataError
 from nmt.core.paths import new_file
+from nmt.text.decoding import decode_lines
 
 Pair = tuple[str, str]
 
@@ -50,16 +50,10 @@ SAMPLE_BYTES = 32 << 20
 _DECOMPRESSORS = {"xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}
 _READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 BUFFER_SIZE = 1 << 18
-_BOM = b"\xef\xbb\xbf"
-_UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class UnequalLineCountsError(DataError):
     """Two parallel files have different numbers of lines."""
-
-
-class EncodingError(DataError):
-    """A file is not UTF-8."""
 
 
 class ArchivedFile(Protocol):
@@ -204,28 +198,6 @@ def read_lines(path: InputFile, errors: str = "strict") -> Iterator[str]:
         EncodingError: a line is not UTF-8; the message has its line and byte, from 1.
     """
     return decode_lines(_raw_lines(path), str(path), errors)
-
-
-def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") -> Iterator[str]:
-    """Decode lines as `read_lines` does; `name` is the name of the input in error messages."""
-    for number, raw in enumerate(raw_lines, 1):
-        if number == 1:
-            if raw.startswith(_UTF16_BOMS) and errors == "strict":
-                raise EncodingError(
-                    f"{name} is UTF-16, not UTF-8",
-                    "save it as UTF-8 (in Excel: CSV UTF-8), or use iconv -f UTF-16 -t UTF-8",
-                )
-            raw = raw.removeprefix(_BOM)
-        line = raw.removesuffix(b"\n").removesuffix(b"\r")
-        try:
-            yield line.decode("utf-8", errors)
-        except UnicodeDecodeError as error:
-            raise EncodingError(
-                f"{name}, line {number}, byte {error.start + 1} of the line: not UTF-8"
-                f" (0x{line[error.start]:02x})",
-                "save it as UTF-8, or use --encoding-errors replace, or errors='replace' in"
-                " files(...)",
-            ) from None
 
 
 def count_lines(path: InputFile) -> int:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.core.console import progress
+from nmt.core.parts import Part
 from nmt.core.paths import locked, write_bytes, write_text
 from nmt.core.processes import Executor, Report
 from nmt.data import shards
@@ -34,7 +35,7 @@ from nmt.data.clean import Segment, dedup_key
 from nmt.data.first_occurrences import Keys, find_repeated
 from nmt.data.pairs import Pair
 from nmt.data.placeholders import replace_spans
-from nmt.data.shards import RAW, Part, Shard, Splitter, UnfinishedPartsError
+from nmt.data.shards import RAW, Shard, Splitter, UnfinishedPartsError
 from nmt.data.sources.corpus import Split, total_pairs
 from nmt.data.store import encode_shard
 from nmt.text.tokenizers import load_tokenizer

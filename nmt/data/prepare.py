@@ -20,6 +20,7 @@ import numpy as np
 from nmt.core.config import Config, DataConfig
 from nmt.core.console import log
 from nmt.core.errors import ConfigError, DataError
+from nmt.core.parts import Part
 from nmt.core.paths import data_dir, locked, resumable_directory, write_text
 from nmt.core.plugins import source_checksums
 from nmt.core.processes import Executor
@@ -29,7 +30,7 @@ from nmt.data.clean import cleaning_pipeline, is_blank, segments
 from nmt.data.mixing import Mix, PreparedCorpus
 from nmt.data.pipeline import ENCODED, Pipeline, Text
 from nmt.data.placeholders import PLACEHOLDERS
-from nmt.data.shards import ALL_SHARDS, Part, Shard, UnfinishedPartsError
+from nmt.data.shards import ALL_SHARDS, Shard, UnfinishedPartsError
 from nmt.data.sources import Split, open_split, parse_corpus, validate_all
 from nmt.data.sources.corpus import hash_strings, translators_of
 from nmt.data.sources.files import Files

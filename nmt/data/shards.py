@@ -9,15 +9,14 @@ complete, so an interrupted command continues with the first shard that has none
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
 from nmt.core.compression import zstd
-from nmt.core.errors import UsageError
+from nmt.core.parts import Part
 from nmt.core.paths import write_text
 from nmt.data.pairs import Pair, write_pairs
 
@@ -27,33 +26,6 @@ MAX_CHARACTERS = 1_000_000_000
 """Characters of a shard, for which 32 bits can number the tokens."""
 RAW = "raw"
 """The stage of text that has been read."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """The shards that one of several machines handles: every `count`-th from `number` on, which
-    starts at 1."""
-
-    number: int = 1
-    count: int = 1
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse `I/N`.
-
-        Raises:
-            UsageError: the text is not two integers with 1 <= I <= N.
-        """
-        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-        if not match or not 1 <= int(match[1]) <= int(match[2]):
-            raise UsageError(
-                f"--shard must be I/N with I from 1 to N, got '{text}'", "for example --shard 1/4"
-            )
-        return cls(int(match[1]), int(match[2]))
-
-    def has(self, index: int) -> bool:
-        """Return whether a shard belongs to this part."""
-        return index % self.count == self.number - 1
 
 
 ALL_SHARDS = Part()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.pairs import decode_lines
+from nmt.text.decoding import decode_lines
 
 
 def argument_lines(arguments: list[str], encoding_errors: str) -> Iterator[str]:

@@ -17,12 +17,13 @@ import numpy as np
 
 from nmt.core.console import log, progress
 from nmt.core.errors import DataError
+from nmt.core.parts import Part
 from nmt.core.paths import locked, write_bytes
 from nmt.core.processes import Executor
 from nmt.data.arrays import Floats
 from nmt.data.filter import Combination, PairScorer, fit_scorers, load, sample_pairs, save
 from nmt.data.pairs import Pair
-from nmt.data.shards import RAW, Part, Shard, Splitter, UnfinishedPartsError
+from nmt.data.shards import RAW, Shard, Splitter, UnfinishedPartsError
 from nmt.data.sources.corpus import Split, total_pairs
 from nmt.jobs.dual_scorer import DualScorer
 

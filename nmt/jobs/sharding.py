@@ -13,8 +13,8 @@ from pathlib import Path
 
 from nmt.core import torchrun
 from nmt.core.errors import UsageError
+from nmt.core.parts import Part
 from nmt.core.paths import locked, named_errors, sync
-from nmt.data.shards import Part
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def translate_stream(
     job: TranslationJob, text: list[str] | None, output: Path | None, encoding_errors: str
 ) -> None:
     """Translate command-line arguments, or standard input as lines arrive."""
-    from nmt.data.pairs import decode_lines
+    from nmt.text.decoding import decode_lines
     from nmt.translation.chunking import chunk_by_arrival, chunked
 
     if text:

@@ -30,7 +30,7 @@ _MONTHS = {
     "Dezember": "December",
 }
 _GERMAN = _DAYS | _MONTHS
-_TRANSLATIONS = {
+_TRANSLATIONS: dict[str, dict[str, list[str]]] = {
     "de": {german: [english] for german, english in _GERMAN.items()},
     "en": {english: [] for english in _GERMAN.values()},
 }
@@ -61,6 +61,8 @@ def missing_names(source: str, text: str, src: str, tgt: str) -> list[str]:
     """
     code = base_language(src)
     if {code, base_language(tgt)} != {"de", "en"}:
+        return []
+    if not any(name in source for name in _TRANSLATIONS[code]):  # fast path for most texts
         return []
     in_lower_case = text.lower()
     missing = []

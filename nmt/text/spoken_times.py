@@ -18,6 +18,7 @@ _HOURS = {
     "en": "twelve one two three four five six seven eight nine ten eleven".split(),
 }
 """The hours in words, those at noon first."""
+_WORDS = {"de": ("halb", "viertel"), "en": ("half", "quarter")}
 _MINUTES_OF_PARTS = {
     "halb": -30,
     "viertel": -45,
@@ -87,7 +88,10 @@ def find_spoken_times(text: str, language: str) -> list[SpokenTime]:
     """Return the times in words that name a half or a quarter of an hour, in order; none for a
     language other than English and German."""
     code = base_language(language)
-    return list(_find(text, code, _SPOKEN[code])) if code in _SPOKEN else []
+    in_lower_case = text.lower()
+    if not any(word in in_lower_case for word in _WORDS.get(code, ())):  # fast path for most texts
+        return []
+    return list(_find(text, code, _SPOKEN[code]))
 
 
 def spell_hours(text: str, language: str) -> Iterator[Edit]:

@@ -19,6 +19,7 @@ from tiny import config, copy_text
 
 from nmt.core.config import Config
 from nmt.core.errors import DataError, UsageError
+from nmt.core.parts import Part
 from nmt.core.processes import Executor, RayExecutor, get_executor
 from nmt.data import first_occurrences, loader, shards, store
 from nmt.data.clean import cleaning_pipeline, segments
@@ -26,7 +27,7 @@ from nmt.data.first_occurrences import find_repeated
 from nmt.data.loader import Loader
 from nmt.data.pipeline import Pipeline
 from nmt.data.prepare import PreparedData, prepare
-from nmt.data.shards import Part, Shard, Splitter, UnfinishedPartsError
+from nmt.data.shards import Shard, Splitter, UnfinishedPartsError
 from nmt.text.tokenizer import Tokenizer
 
 CLEANING = "data.clean=[normalize, \"dedup(by='source')\", length(max=5), dedup, drop_identical]"

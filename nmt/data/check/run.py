@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from nmt.core.console import progress
 from nmt.core.errors import DataError
+from nmt.core.parts import Part
 from nmt.core.paths import TEMPORARY, locked, named_errors, write_bytes, write_text
 from nmt.core.processes import Executor
 from nmt.data.check.corpus import TolerantReader
@@ -37,7 +38,7 @@ from nmt.data.check.misalignment import Region
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Report
 from nmt.data.pairs import Pair
-from nmt.data.shards import ALL_SHARDS, RAW, Part, Shard, Splitter, UnfinishedPartsError
+from nmt.data.shards import ALL_SHARDS, RAW, Shard, Splitter, UnfinishedPartsError
 
 if TYPE_CHECKING:
     from nmt.data.sources import Split

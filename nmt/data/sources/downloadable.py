@@ -29,7 +29,7 @@ from nmt.core.packages import require_package
 from nmt.core.paths import clean_up, data_dir, locked, new_directory, sha256
 from nmt.data import download
 from nmt.data.archives import SourceFile, check_exists, list_files
-from nmt.data.pairs import COMPRESSED, EncodingError, Pair, read_pairs, write_pairs
+from nmt.data.pairs import COMPRESSED, Pair, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import (
     RECORD,
@@ -43,6 +43,7 @@ from nmt.data.sources.corpus import (
     hash_strings,
     write_record,
 )
+from nmt.text.decoding import EncodingError
 
 SplitFinder = Callable[[Sequence[SourceFile], str], SplitReaders]
 """Finds the splits of a corpus among files, given `errors`; returns no readers if they have another

@@ -8,8 +8,9 @@ from typing import Any
 
 from nmt.core.console import counted, log_once
 from nmt.core.errors import DataError
-from nmt.data.pairs import EncodingError, InputFile, Pair, one_line
+from nmt.data.pairs import InputFile, Pair, one_line
 from nmt.data.tables.columns import Columns
+from nmt.text.decoding import EncodingError
 
 Record = tuple[int, Sequence[Any]]
 """The number of a row or line, from 1, and its cells."""

@@ -12,12 +12,15 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from nmt.data.pairs import Pair
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
 from nmt.text.searchable import marks_as_letters
 from nmt.text.spans import BLANK, find_spans
+
+if TYPE_CHECKING:  # inference does not read pairs
+    from nmt.data.pairs import Pair
 
 PLACEHOLDERS = tuple(chr(0xE000 + i) for i in range(8))
 """The characters, in the order of their use in a sentence. Further spans of a sentence are not

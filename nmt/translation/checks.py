@@ -9,7 +9,6 @@ from dataclasses import replace
 from nmt.core.console import log_once
 from nmt.core.errors import UsageError
 from nmt.data.check.copies import is_copy
-from nmt.data.check.minhash import normalized_words
 from nmt.data.check.sides import FREQUENT_WORDS
 from nmt.data.placeholders import find_separate, replace_first
 from nmt.text.language_codes import base_language
@@ -17,6 +16,7 @@ from nmt.text.language_identification import is_wrong_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
 from nmt.text.searchable import marks_as_letters, searchable
+from nmt.text.words import normalized_words
 from nmt.translation.content import content_problems, missing_currencies, number_problems
 from nmt.translation.segments import FixedSpan, Line
 

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
-from nmt.data.check.minhash import normalized_words
 from nmt.text.calendar_names import missing_names
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.number_words import (
@@ -25,6 +24,7 @@ from nmt.text.number_words import (
 )
 from nmt.text.sentences import count_sentences, split_sentences
 from nmt.text.spoken_times import missing_times
+from nmt.text.words import normalized_words
 from nmt.translation.times import missing_hours
 
 MISSING_SENTENCE = "missing-sentence"

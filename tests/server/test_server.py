@@ -37,7 +37,6 @@ from starlette.exceptions import HTTPException
 from nmt import Guard, Translation, Translator
 from nmt.core.errors import NMTError, UsageError
 from nmt.core.version import __version__
-from nmt.data.check import minhash
 from nmt.engines import Engine, Source, TokenScores
 from nmt.search import Search, parse_search
 from nmt.server import app, batching, fields, files, http, languages, limits, openapi, text
@@ -45,6 +44,7 @@ from nmt.server.access import Access
 from nmt.server.batching import Job, ModelQueue, QueuedEngine, Sentence
 from nmt.server.limits import Limits, RateLimiter
 from nmt.server.service import Service
+from nmt.text import words as text_words
 from nmt.text.language_identification import is_wrong_language
 from nmt.text.scripts import is_in_other_script
 from nmt.translation.glossary import Glossary
@@ -1893,7 +1893,7 @@ def test_the_threads_of_a_service_end(guards: dict[str, Guard]) -> None:
 
 
 def test_the_words_of_clients_do_not_fill_the_memory() -> None:
-    before = minhash._cached_alphanumeric.cache_info()
-    assert minhash.normalized_words("x-" * 5000 + " y-z") == ["x" * 5000, "yz"]
-    assert minhash._cached_alphanumeric.cache_info().currsize <= before.currsize + 1
-    assert before.maxsize * minhash.MAX_CACHED_CHARACTERS < 3_000_000
+    before = text_words._cached_alphanumeric.cache_info()
+    assert text_words.normalized_words("x-" * 5000 + " y-z") == ["x" * 5000, "yz"]
+    assert text_words._cached_alphanumeric.cache_info().currsize <= before.currsize + 1
+    assert before.maxsize * text_words.MAX_CACHED_CHARACTERS < 3_000_000

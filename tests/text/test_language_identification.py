@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.data.check.minhash import normalized_words
 from nmt.text import language_identification as languages
 from nmt.text.language_identification import is_wrong_language, language_probabilities
+from nmt.text.words import normalized_words
 
 SENTENCES = {
     "en": (

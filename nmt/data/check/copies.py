@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nmt.data.check.minhash import Words
 from nmt.text.normalization import estimate_num_words
+from nmt.text.words import Words
 
 MIN_COPY_WORDS = 4
 """Minimum number of words of an untranslated pair; short names and commands are equal in many

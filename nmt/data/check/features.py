@@ -22,12 +22,13 @@ from nmt.data.arrays import Bytes, Integers
 from nmt.data.check import checks
 from nmt.data.check.copies import is_copy
 from nmt.data.check.encoding import encoding_problems, repair_pair
-from nmt.data.check.minhash import NUM_HASHES, Side, Words, hash_words
+from nmt.data.check.minhash import NUM_HASHES, Side, hash_words
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.clean import is_blank
 from nmt.data.pairs import Pair, hash_pair
 from nmt.text.language_identification import is_wrong_language
 from nmt.text.normalization import UNSPACED
+from nmt.text.words import Words
 
 NUM_BUCKETS = 256
 """Buckets into which word stems are hashed for the alignment; the index of one is a byte."""

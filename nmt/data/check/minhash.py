@@ -1,10 +1,9 @@
-"""Normalized words, hashes and MinHash digests of sentences. Shape suffixes: N sentences, P hash
+"""Hashes and MinHash digests of sentences. Shape suffixes: N sentences, P hash
 functions."""
 
 from __future__ import annotations
 
 import functools
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,26 +12,16 @@ from numpy.typing import NDArray
 from nmt.data.arrays import Bools, Bytes, Hashes
 from nmt.data.pairs import Pair, hash_text
 from nmt.text.lazy_pattern import lazy_pattern
-from nmt.text.normalization import is_mark
+from nmt.text.words import Words, normalized_words
 
 NUM_HASHES = 64
 """P: the standard error of an estimated similarity is at most 1 / (2 sqrt(P))."""
 MIN_NEAR_WORDS = 6
 """Minimum number of words of a sentence that may be almost equal to one of a test set."""
-MAX_CACHED_CHARACTERS = 40
-"""Longer words are not cached, because a server would keep those of its clients."""
-
-FREQUENT_PUNCTUATION = ".,:;!?()[]\"'„“”‚‘’«»–…-"
-"""Characters that are removed from both ends of words without further tests."""
-_ASCII_PUNCTUATION = str.maketrans(
-    {c: None for c in map(chr, range(128)) if not c.isalnum() and not c.isspace()}
-)
 _DIGITS = lazy_pattern(r"\d+")
 
 Band = tuple[int, int]
 """First hash value and number of hash values of a part of the digests."""
-Words = Sequence[str]
-"""The normalized words of a sentence."""
 
 
 class Side:
@@ -60,36 +49,6 @@ class Side:
         """Whether each sentence has at least `MIN_NEAR_WORDS` words."""
         num_words_N = np.fromiter(map(len, self.sentences), np.int64)
         return num_words_N >= MIN_NEAR_WORDS
-
-
-def normalized_words(text: str) -> list[str]:
-    """Return the case-folded words of a text in Unicode NFC without punctuation."""
-    if text.isascii():  # fast path
-        return text.lower().translate(_ASCII_PUNCTUATION).split()
-    words = []
-    for word in unicodedata.normalize("NFC", text).casefold().split():
-        if not word.isalnum():
-            word = word.strip(FREQUENT_PUNCTUATION)
-        if not word.isalnum():
-            word = _alphanumeric(word)
-        if word:
-            words.append(word)
-    return words
-
-
-def _alphanumeric(word: str) -> str:
-    if len(word) > MAX_CACHED_CHARACTERS:
-        return _without_punctuation(word)
-    return _cached_alphanumeric(word)
-
-
-def _without_punctuation(word: str) -> str:
-    """Remove all characters but letters, digits and marks, such as the vowel signs of Hindi."""
-    kept = [c for c in word if c.isalnum() or is_mark(c)]
-    return "".join(kept)
-
-
-_cached_alphanumeric = functools.lru_cache(maxsize=1 << 16)(_without_punctuation)
 
 
 def hash_words(words: Words) -> int:

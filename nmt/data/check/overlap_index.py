@@ -16,13 +16,13 @@ from nmt.data.check.minhash import (
     NUM_HASHES,
     Band,
     Side,
-    Words,
     band_keys,
     hash_word_pair,
     hash_words,
 )
 from nmt.data.pairs import Pair
 from nmt.text.normalization import estimate_num_words
+from nmt.text.words import Words
 
 BANDS = tuple((start, 4) for start in range(0, NUM_HASHES - 3, 2))
 """First hash value and width of each band. Test sets are small, so many narrow bands are

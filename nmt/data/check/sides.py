@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from nmt.core.errors import UsageError
-from nmt.data.check.minhash import normalized_words
 from nmt.text.language_codes import NAMES, base_language
 from nmt.text.language_identification import is_wrong_language, language_probabilities, model_code
 from nmt.text.scripts import is_in_other_script
+from nmt.text.words import normalized_words
 
 MIN_LINES = 20
 """Minimum number of lines for the language identification: loading it takes longer than translating

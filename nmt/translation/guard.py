@@ -23,7 +23,7 @@ from nmt.text.abbreviations import is_gendered, write_out
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import remove_invisible
 from nmt.text.sentences import split_sentences
-from nmt.text.spans import ProtectedSpan, apply_edits, without_overlaps
+from nmt.text.spans import Edit, ProtectedSpan, apply_edits, without_overlaps
 from nmt.text.spoken_times import find_spoken_times, spell_hours
 from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation.alignment import align
@@ -202,11 +202,9 @@ class Guard:
 
     def _segments(self, line: Line) -> list[tuple[int, int]]:
         """Return the segments of a text; none if it is not translated."""
-        return (
-            segment_around_spans(line, self.translator.segmenter.spans)
-            if _is_translated(line)
-            else []
-        )
+        if not _is_translated(line):
+            return []
+        return segment_around_spans(line, self.translator.segmenter.spans)
 
     def _count_terms(self, lines: Lines, results: Sequence[NBest]) -> None:
         for line, n_best in zip(lines, results, strict=True):
@@ -215,18 +213,23 @@ class Guard:
                     term = span.kept_term or span.translation
                     self.term_counts[term, _is_applied(span, n_best[0])] += 1
 
+    def _protected_spans(self, text: str) -> list[ProtectedSpan]:
+        """Return the protected spans of a text but those that are translated as words: the hours of
+        times such as halb 9, and forms for all genders."""
+        source = self.languages[0]
+        times = find_spoken_times(text, source)
+        hours = [ProtectedSpan(*time.number, "number") for time in times]
+        spans: list[ProtectedSpan] = []
+        for span in self.translator.segmenter.find_spans(text, self.protect):
+            if span not in hours and not is_gendered(text[span.start : span.end], source):
+                spans.append(span)
+        return spans
+
     def with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms, and with its abbreviations
         and the hours of times such as halb 9 written out."""
         source = self.languages[0]
-        hours = {
-            ProtectedSpan(*each.number, "number") for each in find_spoken_times(line.text, source)
-        }
-        spans = [
-            span
-            for span in self.translator.segmenter.find_spans(line.text, self.protect)
-            if span not in hours and not is_gendered(line.text[span.start : span.end], source)
-        ]
+        spans = self._protected_spans(line.text)
         found = as_fixed_spans(line.text, spans)
         if _is_translated(Line(line.text, fixed=found)):  # no table of numbers
             found = localized(line.text, found, spans, self.languages)
@@ -236,8 +239,9 @@ class Guard:
         fixed = without_overlaps([*line.fixed, *longest_first])
         language = line.language or self.tokenizer.language_token(line.text)
         prepared = replace(line, fixed=tuple(fixed), language=language)
-        edits = chain(spell_hours(line.text, source), write_out(line.text, source))
-        return prepared.with_edits(edits)
+        hours = spell_hours(line.text, source)
+        abbreviations = write_out(line.text, source)
+        return prepared.with_edits([*hours, *abbreviations])
 
 
 class _GuardedChunk:
@@ -287,12 +291,13 @@ class _GuardedChunk:
                 results[i] = [_copy(line, (UNTRANSLATED,))]
         on_progress(len(results))
         searched_lines = [lines[i] for i in searched]
-        found = self._search_all(searched_lines, [lines[i] for i in quick], on_progress)
+        quick_lines = [lines[i] for i in quick]
+        found = self._search_all(searched_lines, quick_lines, on_progress)
         for i, n_best in zip(searched + quick, found, strict=True):
             results[i] = self._rank(lines[i], n_best)
         self._read_titles(lines, results, searched)
         self._repair(lines, results, searched)
-        return [results[i] for i in range(len(lines))]
+        return [results[i] for i in sorted(results)]
 
     def _search_all(
         self, lines: Lines, quick: Lines, on_progress: Callable[[int], object]
@@ -321,7 +326,8 @@ class _GuardedChunk:
             if not n_best:
                 continue
             title = (lines[i].source, results[i][0].text)
-            other = (sentence.source, n_best[0].text)
+            best = n_best[0]
+            other = (sentence.source, best.text)
             if is_more_probable(other, title, self.terms.score):
                 lines[i] = sentence
                 results[i] = self._rank(sentence, n_best)
@@ -334,7 +340,8 @@ class _GuardedChunk:
             if not failed:
                 continue
             failed_lines = [lines[i] for i in failed]
-            further = attempt.repair(failed_lines, [results[i] for i in failed])
+            failed_results = [results[i] for i in failed]
+            further = attempt.repair(failed_lines, failed_results)
             for i, n_best in zip(failed, further, strict=True):
                 results[i] = self._rank(lines[i], n_best, results[i])
 
@@ -486,11 +493,16 @@ class _GuardedChunk:
         that contain them."""
         originals = [n_best[0] for n_best in results]
         requests = map(self._with_missing, lines, originals)
+        found = self._search_again(requests, CONSTRAINED)
         constrained: NBests = []
-        for line, n_best in zip(lines, self._search_again(requests, CONSTRAINED), strict=True):
+        for line, n_best in zip(lines, found, strict=True):
             max_ends = _count_sentence_ends(line.text)
-            complete = [each for each in n_best if _count_sentence_ends(each.text) <= max_ends]
-            constrained.append([each for each in complete if not has_rest(line, each.text)])
+            complete: NBest = []
+            for each in n_best:
+                has_more = _count_sentence_ends(each.text) > max_ends
+                if not has_more and not has_rest(line, each.text):
+                    complete.append(each)
+            constrained.append(complete)
         return self.terms.place(lines, originals, constrained)
 
     def _with_missing(self, line: Line, original: Translation) -> Line | None:
@@ -508,24 +520,30 @@ class _GuardedChunk:
     def _write_digits(self, lines: Lines, results: NBests) -> Iterator[NBest]:
         """Write the numbers in words as digits, which models copy, and spell them again in the
         translation."""
-        rewritten = [
-            None if line.prefix else digits_for_words(line, *self.guard.languages) for line in lines
-        ]
-        requests = [each.line if each else None for each in rewritten]
-        constrained = [
-            each.line.with_constraints(*each.target) if each else None for each in rewritten
-        ]
+        substitutions: list[Substitution | None] = []
+        requests: list[Line | None] = []
+        constrained: list[Line | None] = []
+        for line in lines:
+            digits = None if line.prefix else digits_for_words(line, *self.guard.languages)
+            request = digits.line if digits else None
+            substitutions.append(digits)
+            requests.append(request)
+            constrained.append(digits.line.with_constraints(*digits.target) if digits else None)
         found = self._search_again(requests, self.spec)
         found_constrained = self._search_again(constrained, CONSTRAINED)
-        for i, each in enumerate(rewritten):
+        for i, digits in enumerate(substitutions):
+            if not digits:
+                yield []
+                continue
             n_best = found[i] + found_constrained[i]
-            yield each.restore_complete(n_best) if each else []
+            yield digits.restore_complete(n_best)
 
     def _require_dates(self, lines: Lines, results: NBests) -> list[NBest]:
         """Search with the names of the missing days and months as constraints."""
         requests: list[Line | None] = []
         for line, n_best in zip(lines, results, strict=True):
-            names = n_best[0].details_of(MISSING_DATE)
+            best = n_best[0]
+            names = best.details_of(MISSING_DATE)
             requests.append(line.with_constraints(*names))
         return self._search_again(requests, CONSTRAINED)
 
@@ -543,8 +561,8 @@ class _GuardedChunk:
             best = [n_best[0] for n_best in translated]
             text = join_items(match[0], best, self.guard.languages, self.guard.tokenizer)
             span = FixedSpan(match.start(), match.end(), text)
-            fixed = without_overlaps([span, *line.fixed])
-            request = replace(line, fixed=tuple(fixed))
+            fixed = tuple(without_overlaps([span, *line.fixed]))
+            request = replace(line, fixed=fixed)
             substitution = substitute(request, _stand_ins(request))
             assert substitution  # for the items
             found, candidates = self._search_again([request, substitution.line], self.spec)
@@ -566,8 +584,9 @@ class _GuardedChunk:
                 yield []
                 continue
             links = [link for link in aligned.links if link.share >= MIN_SHARE_OF_MARKED]
-            text = restore_marks(*pairs[i], align(links))
-            yield [replace(n_best[0], text=text)]
+            source, text = pairs[i]
+            restored = restore_marks(source, text, align(links))
+            yield [replace(n_best[0], text=restored)]
 
     def _widen_beam(self, lines: Lines, results: NBests) -> NBests:
         """Search with a wider beam and without repetitions, and consider all of its hypotheses."""
@@ -595,10 +614,10 @@ class _GuardedChunk:
 
 def _is_applied(span: FixedSpan, translation: Translation) -> bool:
     """Return whether a term is in the translation, without doubt."""
-    return (
-        not is_missing(span, translation.text)
-        and f"{TERM_DOUBTFUL}: {span.translation}" not in translation.warnings
-    )
+    if is_missing(span, translation.text):
+        return False
+    doubt = f"{TERM_DOUBTFUL}: {span.translation}"
+    return doubt not in translation.warnings
 
 
 def _stand_ins(line: Line) -> list[str]:
@@ -636,7 +655,9 @@ def _is_translated(line: Line) -> bool:
 
 def _copy(line: Line, warnings: tuple[str, ...]) -> Translation:
     """Return a line as its translation."""
-    edits = [(span.start, span.end, span.translation) for span in line.fixed]
+    edits: list[Edit] = []
+    for span in line.fixed:
+        edits.append((span.start, span.end, span.translation))
     text = apply_edits(line.text, edits)
     without_language = text.removeprefix(line.language)
     offset = without_language != text  # the token is a word of the source

@@ -75,12 +75,18 @@ def minhash(sentences: Sequence[Words], side: int) -> NDArray[np.uint32]:
 
 def _tokens(words: Words, side: int) -> list[str]:
     if not "".join(words).isalpha():
-        # Numbers are replaced with 0, so that sentences that differ only in numbers are similar.
-        words = [_DIGITS.sub("0", word) if word[0].isdigit() else word for word in words]
+        words = list(map(_without_number, words))
     prefix = str(side)
     unigrams = [prefix + word for word in words]
     bigrams = [f"{first} {second}" for first, second in zip(unigrams, words[1:], strict=False)]
     return unigrams + bigrams
+
+
+def _without_number(word: str) -> str:
+    """Replace a number with 0, so that sentences that differ only in numbers are similar."""
+    if not word[0].isdigit():
+        return word
+    return _DIGITS.sub("0", word)
 
 
 def band_keys(digest_NP: Bytes, band: Band) -> Hashes:

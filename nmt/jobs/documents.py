@@ -8,9 +8,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.core.console import counted, log, progress
 from nmt.core.errors import NMTError, UsageError, suggest, write_errors
@@ -40,8 +39,7 @@ STANDARD_STREAM = Path("-")
 _MAX_QUOTED = 60
 
 
-@dataclass(frozen=True)
-class DocumentFile:
+class DocumentFile(NamedTuple):
     """A document to translate."""
 
     path: Path
@@ -51,8 +49,7 @@ class DocumentFile:
     parser: Parser
 
 
-@dataclass(frozen=True)
-class DocumentJob:
+class DocumentJob(NamedTuple):
     """Translates documents and writes their translations."""
 
     translator: DocumentTranslator

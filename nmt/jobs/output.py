@@ -9,10 +9,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nmt.core.console import discard
 from nmt.core.errors import NMTError, UsageError, file_hint, write_errors
@@ -46,8 +46,7 @@ class OutputFormat(Protocol):
         """Return the output lines."""
 
 
-@dataclass(frozen=True)
-class TextFormat:
+class TextFormat(NamedTuple):
     """One translation per line, best first, padded with empty lines to `lines_per_input`."""
 
     lines_per_input: int

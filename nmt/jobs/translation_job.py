@@ -6,10 +6,9 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from nmt.core.console import counted, log, progress
 from nmt.core.errors import UsageError
@@ -25,8 +24,7 @@ MAX_WARNINGS = 5
 """Maximum number of lines whose warnings are logged."""
 
 
-@dataclass(frozen=True)
-class TranslationJob:
+class TranslationJob(NamedTuple):
     """Translates lines and writes them in an output format."""
 
     translator: LineTranslator

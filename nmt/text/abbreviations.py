@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from nmt.text.english_context import (
     AMBIGUOUS_CALENDAR,
@@ -23,8 +24,7 @@ from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.spans import GERMAN_SENTENCE_STARTS, Edit, ProtectedSpan
 
 
-@dataclass(frozen=True)
-class _Abbreviations:
+class _Abbreviations(NamedTuple):
     """The abbreviations of a language, without the period, and their words. Those in lower case may
     be capitalized."""
 
@@ -44,7 +44,7 @@ class _Abbreviations:
     these words."""
     sentence_starts: str
     """Words that begin a sentence, which an abbreviation before them ends."""
-    dates: Mapping[str, str] = field(default_factory=dict)
+    dates: Mapping[str, str] = MappingProxyType({})
     """Days and months that may be other words, except where `is_date`."""
     before_no_name: Collection[str] = ()
     """Abbreviations, in lower case, that hardly any name follows, so that a capital begins a

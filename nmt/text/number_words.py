@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
@@ -15,8 +15,7 @@ MAX_SPELLED = 999
 999,999."""
 
 
-@dataclass(frozen=True)
-class NumberWord:
+class NumberWord(NamedTuple):
     """A number in words."""
 
     start: int
@@ -45,7 +44,7 @@ def find_number_words(text: str, language: str) -> list[NumberWord]:
     numbers = []
     for number in finder(searchable.text):
         start, end = searchable.original_span(number.start, number.end)
-        numbers.append(replace(number, start=start, end=end))
+        numbers.append(number._replace(start=start, end=end))
     return numbers
 
 
@@ -227,7 +226,7 @@ def _merge_years(text: str, numbers: Iterable[NumberWord]) -> list[NumberWord]:
         if merged and _is_year(text, merged[-1], number):
             century = merged.pop()
             year = 100 * century.value + number.value
-            number = replace(number, start=century.start, value=year)
+            number = number._replace(start=century.start, value=year)
         merged.append(number)
     return merged
 

@@ -11,8 +11,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from nmt.core import runtime
 from nmt.core.errors import UsageError
@@ -222,8 +221,7 @@ _MAY_MATCH = lazy_pattern(
 """A fast test that most sentences fail."""
 
 
-@dataclass(frozen=True)
-class ProtectedSpan:
+class ProtectedSpan(NamedTuple):
     """A protected span of a text."""
 
     start: int

@@ -4,8 +4,9 @@ places."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.tokenizer import Tokenizer
@@ -19,8 +20,7 @@ from nmt.translation.segments import FixedSpan, Line
 _LEADING_PUNCTUATION = lazy_pattern(r"[\s,;:.!?)\]}”“»'\"-]*")
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(NamedTuple):
     """A text between two fixed spans."""
 
     span: FixedSpan

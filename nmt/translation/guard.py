@@ -12,10 +12,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.core.errors import UsageError
 from nmt.search import parse_search
@@ -98,8 +98,7 @@ NBests = list[NBest]
 """The n-best lists of several lines."""
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(NamedTuple):
     """A way to repair translations."""
 
     repair: Callable[[Lines, NBests], Iterable[NBest]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nmt.text.spans import apply_edits
 from nmt.translation.content import BRACKETS, QUOTE, bracket_pairs, unbalanced_marks
@@ -20,8 +20,7 @@ _QUOTES_BY_FIRST = {
 """The pair of quotation marks that a text uses, by the first mark in it."""
 
 
-@dataclass(frozen=True)
-class MarkedWords:
+class MarkedWords(NamedTuple):
     """The words of a source between two marks."""
 
     opening: str

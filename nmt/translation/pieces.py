@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.whitespace import separator, with_surrounding_whitespace, word_indices_at
@@ -34,8 +35,7 @@ Segmentation = Callable[[Line], Sequence[Span]]
 """Returns the start and end of each segment of a text."""
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A text between tabs, without a frame such as the marker of a list item, and its segments."""
 
     text: Line

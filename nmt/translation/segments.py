@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from nmt.core.config import Config
 from nmt.core.errors import UsageError
@@ -149,8 +150,7 @@ class Line:
         return bool(self.prefix or self.constraints)
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A part of a line that is translated as a unit, in most cases the entire line."""
 
     source: Source

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from operator import attrgetter
+from typing import NamedTuple
 
 from nmt.data.placeholders import contains_separate, separate_pattern
 from nmt.text.language_codes import base_language
@@ -23,8 +24,7 @@ Texts = dict[str, str]
 """Texts by symbols."""
 
 
-@dataclass(frozen=True)
-class Substitution:
+class Substitution(NamedTuple):
     """A line in which symbols replace fixed spans."""
 
     line: Line

@@ -19,6 +19,7 @@ from nmt.text.english_context import (
     is_date,
     starts_with_capital,
 )
+from nmt.text.halves import german_halves_in_digits
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.spans import GERMAN_SENTENCE_STARTS, Edit, ProtectedSpan
@@ -312,12 +313,14 @@ def translate_era(text: str, span: tuple[int, int], src: str, tgt: str) -> str |
 
 
 def _plain_german(text: str) -> Iterator[Edit]:
-    """Yield the edits of forms for all genders, of days, and of the numbers of monarchs."""
+    """Yield the edits of forms for all genders, of days, of halves such as zweieinhalb, and of the
+    numbers of monarchs."""
     for pattern in (_GENDERED_NOUN, _GENDERED_ENDING):
         for match in pattern.finditer(text):
             yield (*match.span(), match[1] + match[2])
     for match in _GERMAN_DAYS.finditer(text):
         yield (*match.span(), "".join(match.groups()))
+    yield from german_halves_in_digits(text)
     for match in _REGNAL_NUMBER.finditer(text):
         yield (match.start("number"), match.end(), match["number"])
 

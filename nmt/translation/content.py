@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from nmt.text.calendar_names import missing_names
+from nmt.text.halves import missing_halves
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.number_words import (
     MAX_SPELLED,
@@ -112,6 +113,8 @@ def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str
         yield f"{NUMBER_CHANGED}: {hour}"
     for time in missing_times(source, text, src, tgt):
         yield f"{NUMBER_CHANGED}: {time}"
+    for half in missing_halves(source, text, src, tgt):
+        yield f"{NUMBER_CHANGED}: {half}"
     for name in missing_names(source, text, src, tgt):
         yield f"{MISSING_DATE}: {name}"
 

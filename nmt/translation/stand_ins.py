@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from nmt.data.placeholders import contains_separate, separate_pattern
+from nmt.text.halves import Half, find_english_halves
 from nmt.text.language_codes import base_language
 from nmt.text.number_words import MAX_SPELLED, NumberWord, find_number_words, is_time, spell_number
 from nmt.text.spans import without_overlaps
@@ -108,14 +109,18 @@ def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
     """
     in_source: Spans = {}
     in_target: Texts = {}
-    spoken_times = find_spoken_times(line.text, src)
-    number_words = find_number_words(line.text, src)
-    spans: list[FixedSpan | SpokenTime | NumberWord] = [*line.fixed, *spoken_times, *number_words]
+    spans: list[FixedSpan | SpokenTime | Half | NumberWord] = [*line.fixed]
+    spans += find_spoken_times(line.text, src)
+    spans += find_english_halves(line.text, src, tgt)
+    spans += find_number_words(line.text, src)
     numbers: list[NumberWord] = []
     for span in without_overlaps(spans):
         if isinstance(span, SpokenTime):
             in_source[span.clock] = FixedSpan(span.start, span.end, span.clock)
             in_target[span.clock] = span.clock
+        elif isinstance(span, Half):
+            in_source[span.english] = FixedSpan(span.start, span.end, span.german_word)
+            in_target[span.german] = span.german_word
         elif isinstance(span, NumberWord):
             numbers.append(span)
     minutes = None

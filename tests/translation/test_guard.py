@@ -711,6 +711,17 @@ def test_checks_of_a_decomposed_source() -> None:
     assert find_problems(source, text, ("de", "en")) == ()
 
 
+def test_halves_are_searched_again_in_digits(translator: Translator) -> None:
+    def translate(line: Line, search: str) -> list[str]:
+        if "2.5" in line.text:
+            return ["Das dauerte 2,5 Jahre."]
+        return ["Das dauerte zwei und eine halbe Jahre."]
+
+    guard = scripted(translator, translate)
+    [[best]] = guard.stream([["It took two and a half years."]])
+    assert (best.text, best.warnings) == ("Das dauerte zweieinhalb Jahre.", ())
+
+
 def test_missing_days_are_constraints_of_another_search(translator: Translator) -> None:
     def translate(line: Line, search: str) -> list[str]:
         return [" ".join(["Er kam.", *line.constraints])]

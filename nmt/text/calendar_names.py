@@ -1,6 +1,8 @@
-"""The names of days and months."""
+"""The names of days and months, and words such as yesterday."""
 
 from __future__ import annotations
+
+import re
 
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
@@ -29,6 +31,20 @@ _MONTHS = {
     "November": "November",
     "Dezember": "December",
 }
+_RELATIVE = {
+    "de": {
+        "vorgestern": ["the day before yesterday", "two days ago"],
+        "gestern": ["yesterday", "last night", "last evening"],
+        "übermorgen": ["the day after tomorrow", "in two days"],
+    },
+    "en": {
+        "day before yesterday": ["vorgestern"],
+        "yesterday": ["gestern", "gestrig"],
+        "day after tomorrow": ["übermorgen"],
+        "tomorrow": ["morgen", "morgig"],
+    },
+}
+"""Days named from today, and their translations."""
 _GERMAN = _DAYS | _MONTHS
 _TRANSLATIONS: dict[str, dict[str, list[str]]] = {
     "de": {german: [english] for german, english in _GERMAN.items()},
@@ -36,6 +52,10 @@ _TRANSLATIONS: dict[str, dict[str, list[str]]] = {
 }
 for _german, _english in _GERMAN.items():
     _TRANSLATIONS["en"][_english].append(_german)
+_RELATIVE_NAMES = {
+    code: lazy_pattern(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
+    for code, names in _RELATIVE.items()
+}
 _VERBS = "March|May"
 """English months that are also verbs, except in May 2011 and in May."""
 _NAMES = {
@@ -53,8 +73,8 @@ _NUMERIC_DATE = lazy_pattern(r"\d[./]\d")
 
 
 def missing_names(source: str, text: str, src: str, tgt: str) -> list[str]:
-    """Return the translations of the days and months in a source that a translation lacks; none if
-    the languages are not English and German.
+    """Return the translations of the days and months in a source, and of words such as yesterday,
+    that a translation lacks; none if the languages are not English and German.
 
     A month may be abbreviated, or a number if there is a numeric date. A name may be copied, as in
     Black Friday.
@@ -62,10 +82,10 @@ def missing_names(source: str, text: str, src: str, tgt: str) -> list[str]:
     code = base_language(src)
     if {code, base_language(tgt)} != {"de", "en"}:
         return []
-    if not any(name in source for name in _TRANSLATIONS[code]):  # fast path for most texts
-        return []
     in_lower_case = text.lower()
-    missing = []
+    missing = _missing_relative(source.lower(), in_lower_case, code)
+    if not any(name in source for name in _TRANSLATIONS[code]):  # fast path for most texts
+        return missing
     for match in _NAMES[code].finditer(source):
         name = match["day"] or match["month"]
         translations = _TRANSLATIONS[code][name]
@@ -74,5 +94,17 @@ def missing_names(source: str, text: str, src: str, tgt: str) -> list[str]:
             forms.append(translations[0][:3])
         is_numeric = match["month"] and _NUMERIC_DATE.search(text)
         if not is_numeric and not any(form.lower() in in_lower_case for form in forms):
+            missing.append(translations[0])
+    return list(dict.fromkeys(missing))
+
+
+def _missing_relative(source: str, text: str, code: str) -> list[str]:
+    """Return the translations of words such as yesterday that a text in lower case lacks."""
+    if not any(name in source for name in _RELATIVE[code]):  # fast path for most texts
+        return []
+    missing = []
+    for match in _RELATIVE_NAMES[code].finditer(source):
+        translations = _RELATIVE[code][match[0]]
+        if not any(each in text for each in translations):
             missing.append(translations[0])
     return list(dict.fromkeys(missing))

@@ -21,6 +21,9 @@ from nmt.text.calendar_names import missing_names
         ("May and March on.", "Dürfen und gehen.", []),
         ("In May, on March 3 and 4 May.", "Bald.", ["Mai", "März"]),
         ("In July, July and July.", "Bald.", ["Juli"]),
+        ("Tomorrow or the day after tomorrow.", "Morgen.", ["übermorgen"]),
+        ("The day before yesterday, on Monday.", "Gestern.", ["vorgestern", "Montag"]),
+        ("Yesterday's news, Yesterdays", "Die gestrige Zeitung", []),
     ],
 )
 def test_names_that_a_german_translation_lacks(source: str, text: str, missing: list[str]) -> None:
@@ -35,6 +38,8 @@ def test_names_that_a_german_translation_lacks(source: str, text: str, missing: 
         ("Am Dienstagabend.", "On Thursday evening.", ["Tuesday"]),
         ("Im Mai ist Mais reif.", "Corn is ripe.", ["May"]),
         ("Mais im Junior-Team", "Corn", []),
+        ("Vorgestern war ich krank.", "I was sick last night.", ["the day before yesterday"]),
+        ("Gestern Abend, gestern", "Last night", []),
     ],
 )
 def test_names_that_an_english_translation_lacks(

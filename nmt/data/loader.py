@@ -311,6 +311,8 @@ class Loader:
         above `train.max_length` is left out, so its source stays as it is."""
         is_noisy_N = window.noise_NK[indices_N].any(axis=1)
         noisy_N = np.flatnonzero(is_noisy_N)
+        if not len(noisy_N):
+            return
         noisy_indices_N = indices_N[noisy_N]
         has_tag_N = self._has_tag_N(window.pair_ids_N[noisy_indices_N])
         texts = self._noisy_sources(window, noisy_indices_N)

@@ -629,7 +629,7 @@ def test_translations_with_two_vocabularies_are_those_of_firefox(
     assert [text.strip() for text in translations] == [text.strip() for text in expected]
 
     # More frequent tokens than both languages share; two ids are those that the files lack.
-    frequent = dataclasses.replace(shortlist, num_frequent=270)
+    frequent = shortlist._replace(num_frequent=270)
     (student / "lex.20.3.ende.s2t.bin").write_bytes(frequent.write())
     imported = importers.read(student).shortlist
     assert imported is not None

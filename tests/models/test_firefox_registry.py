@@ -456,7 +456,7 @@ def test_a_cache_that_cannot_be_written(
     def fail(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(download, "_partial_download", fail)
+    monkeypatch.setattr(download._Download, "run", fail)
     nmt("import", "firefox:en-de").assert_fails(
         1, "No space left", "hint: free some disk space; XDG_CACHE_HOME sets the directory"
     )

@@ -45,7 +45,7 @@ SENTENCES = [
     "My brother is waiting for us in front of the station.",
     "She has not read the letter yet.",
     "We would like to have a table for four people.",
-    "The train to Berlin leaves at half past nine.",
+    "The train to Berlin leaves at nine o'clock.",
     "Can you tell me where the next bus stop is?",
 ]
 GERMAN = [
@@ -53,7 +53,7 @@ GERMAN = [
     "Mein Bruder wartet vor dem Bahnhof auf uns.",
     "Sie hat den Brief noch nicht gelesen.",
     "Wir hätten gern einen Tisch für vier Personen.",
-    "Der Zug nach Berlin fährt um halb zehn ab.",
+    "Der Zug nach Berlin fährt um neun Uhr ab.",
     "Können Sie mir sagen, wo die nächste Bushaltestelle ist?",
 ]
 NO_FILTERS = [word for name in NAMES for word in ("--ignore", name)]
@@ -141,7 +141,7 @@ FILTERS = Filters(("en", "de"), is_reversed=False)
             "Es ist ein roter, roter, roter, roter Apfel und schön.",
             "repetition",
         ),
-        (SENTENCES[0] * 2, "Ich habe", "too-short"),
+        (SENTENCES[1] * 2, "Mein Bru", "too-short"),
         ("Three red apples.", GERMAN[0] + " " + GERMAN[3] + " " + GERMAN[4], "too-long"),
         (SENTENCES[3], SENTENCES[3], "untranslated"),
         (SENTENCES[1], "Mon frère nous attend devant la gare depuis midi.", "wrong-language"),

@@ -154,7 +154,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     for entry in entries:
         if entry is not header.entry and not _names_translators(entry):
             parts.append(_Message(file, entry, header, layout, options.retranslate))
-    return SplicedDocument(file, parts, header.edits())
+    return SplicedDocument(file, parts, list(header.edits()))
 
 
 def read_entries(file: TextFile) -> Iterator[Entry]:

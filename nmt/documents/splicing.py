@@ -52,7 +52,7 @@ class SplicedDocument:
     file: TextFile
     parts: Sequence[Part | InlineText]
     """The parts in the order of their blocks; texts with markup in that of the file."""
-    other_edits: Iterable[Edit] = ()
+    other_edits: Sequence[Edit] = ()
     encoding_errors: str = "strict"
     """Handling of characters that the encoding does not have."""
 
@@ -64,7 +64,7 @@ class SplicedDocument:
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each block; everything else is unchanged."""
         remaining = iter(translations)
-        edits = list(self.other_edits)
+        edits = [*self.other_edits]
         texts: list[tuple[InlineText, list[RichText]]] = []
         for part in self.parts:
             of_part = next_blocks(remaining, part)

@@ -116,6 +116,11 @@ def test_the_header_of_a_template_is_completed(tmp_path: Path) -> None:
     msgfmt(tmp_path / "de.po", content)
 
 
+def test_a_document_can_be_rendered_again() -> None:
+    document = parse(HEADER + ENTRIES)
+    assert document.render(document.blocks) == document.render(document.blocks)
+
+
 def test_all_entries_can_be_translated_again(tmp_path: Path) -> None:
     content = copied(HEADER + ENTRIES, retranslate=True)
     assert '\n#| msgid "close it"\nmsgid "close"\nmsgstr "close"\n' in content

@@ -359,7 +359,7 @@ def test_visible_spans_keep_their_place() -> None:
         ("Say “hello” now.", "Sag „Hallo\ufffd\ufffd jetzt.", ("replacement-characters",)),
         ("Say \ufffd now.", "Sag \ufffd jetzt.", ()),
         ("He is here, isn't he?", "Er ist hier, oder?", ()),
-        ("We have talked about it for three hours and will go on tomorrow.", "Ja.", ("too-short",)),
+        ("We have talked about it for three hours and will go on soon.", "Ja.", ("too-short",)),
         (
             "Yes.",
             "Darüber haben wir drei Stunden lang gesprochen, und morgen machen wir damit weiter.",

@@ -58,6 +58,10 @@ _RELATIVE_NAMES = {
 }
 _VERBS = "March|May"
 """English months that are also verbs, except in May 2011 and in May."""
+_BEFORE_MONTH = "|".join(
+    rf"(?<=\b{word})"
+    for word in ("[Ii]n ", "early ", "late ", "mid-", "[Ss]ince ", "until ", "of ")
+)
 _NAMES = {
     "de": lazy_pattern(
         rf"(?<!\w)(?:(?P<day>{'|'.join(_DAYS)})(?:abend|morgen|nacht|(?:nach|vor)?mittag)?s?"
@@ -65,7 +69,7 @@ _NAMES = {
     ),
     "en": lazy_pattern(
         rf"(?<!\w)(?:(?P<day>{'|'.join(_DAYS.values())})s?|(?P<month>(?!{_VERBS})"
-        rf"(?:{'|'.join(_MONTHS.values())})|(?:(?<=\d\s)|(?<=\b[Ii]n\s))(?:{_VERBS})"
+        rf"(?:{'|'.join(_MONTHS.values())})|(?:(?<=\d\s)|{_BEFORE_MONTH})(?:{_VERBS})"
         rf"|(?:{_VERBS})(?=\s\d)))(?!\w)"
     ),
 }
@@ -83,28 +87,32 @@ def missing_names(source: str, text: str, src: str, tgt: str) -> list[str]:
     if {code, base_language(tgt)} != {"de", "en"}:
         return []
     in_lower_case = text.lower()
-    missing = _missing_relative(source.lower(), in_lower_case, code)
+    missing = _missing_relative(source, text, code)
     if not any(name in source for name in _TRANSLATIONS[code]):  # fast path for most texts
         return missing
-    for match in _NAMES[code].finditer(source):
-        name = match["day"] or match["month"]
+    names = dict.fromkeys(match.groups() for match in _NAMES[code].finditer(source))
+    for day, month in names:
+        name = day or month
         translations = _TRANSLATIONS[code][name]
         forms = [name, *translations]
-        if match["month"]:
+        if month:
             forms.append(translations[0][:3])
-        is_numeric = match["month"] and _NUMERIC_DATE.search(text)
+        is_numeric = month and _NUMERIC_DATE.search(text)
         if not is_numeric and not any(form.lower() in in_lower_case for form in forms):
             missing.append(translations[0])
     return list(dict.fromkeys(missing))
 
 
 def _missing_relative(source: str, text: str, code: str) -> list[str]:
-    """Return the translations of words such as yesterday that a text in lower case lacks."""
-    if not any(name in source for name in _RELATIVE[code]):  # fast path for most texts
+    """Return the translations of words such as yesterday that a text lacks, unless they are a name
+    that it copies, such as Edge of Tomorrow."""
+    in_lower_case = source.lower()
+    if not any(name in in_lower_case for name in _RELATIVE[code]):  # fast path for most texts
         return []
     missing = []
-    for match in _RELATIVE_NAMES[code].finditer(source):
-        translations = _RELATIVE[code][match[0]]
-        if not any(each in text for each in translations):
+    for name in dict.fromkeys(_RELATIVE_NAMES[code].findall(source)):
+        translations = _RELATIVE[code][name.lower()]
+        is_copied = name.istitle() and name in text
+        if not is_copied and not any(each in text.lower() for each in translations):
             missing.append(translations[0])
     return list(dict.fromkeys(missing))

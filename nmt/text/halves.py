@@ -13,7 +13,7 @@ from nmt.text.spans import Edit
 _ENGLISH = "one two three four five six seven eight nine ten eleven twelve".split()
 _GERMAN = "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()
 _ENGLISH_HALF = lazy_pattern(
-    rf"(?<![\w-])(?P<whole>{'|'.join(_ENGLISH)}) and a half"
+    rf"(?<![\w-])(?P<whole>{'|'.join(_ENGLISH)})[ -]and[ -]a[ -](?P<half>half)"
     r"(?![\w-]|\s(?:dozen|hundred|thousand|million|billion|trillion)\b)",
     re.IGNORECASE,
 )
@@ -30,6 +30,8 @@ class Half(NamedTuple):
     """Offsets of its characters."""
     whole: int
     """The number without the half, from 1 to 12."""
+    is_title: bool = False
+    """Whether its words have capitals, as in the title Two and a Half Men."""
 
     @property
     def english(self) -> str:
@@ -44,17 +46,18 @@ class Half(NamedTuple):
     @property
     def german_word(self) -> str:
         """The number in a word, such as zweieinhalb."""
-        return f"{_GERMAN[self.whole - 1]}einhalb"
+        word = f"{_GERMAN[self.whole - 1]}einhalb"
+        return word.capitalize() if self.is_title else word
 
 
 def find_english_halves(text: str, src: str, tgt: str) -> list[Half]:
     """Return the numbers and a half in English text, in order, for a translation into German; none
     for other languages."""
     is_supported = base_language(src) == "en" and base_language(tgt) == "de"
-    if not is_supported or " and a half" not in text.lower():  # fast path for most texts
+    if not is_supported or "half" not in text.lower():  # fast path for most texts
         return []
     return [
-        Half(*match.span(), 1 + _ENGLISH.index(match["whole"].lower()))
+        Half(*match.span(), 1 + _ENGLISH.index(match["whole"].lower()), match["half"].istitle())
         for match in _ENGLISH_HALF.finditer(text)
     ]
 
@@ -70,12 +73,16 @@ def german_halves_in_digits(text: str) -> Iterator[Edit]:
 
 def missing_halves(source: str, text: str, src: str, tgt: str) -> list[str]:
     """Return the numbers and a half in an English source that its German translation lacks, in
-    digits."""
+    digits. A title may be copied."""
     missing: list[str] = []
+    in_lower_case = text.lower()
     for half in find_english_halves(source, src, tgt):
-        forms = [half.german_word, half.german, f"{half.whole}½"]
-        if half.whole == 1:
+        whole = half.whole
+        forms = [half.german_word.lower(), half.german, f"{whole}½", f"{whole} ½", f"{whole} 1/2"]
+        if whole == 1:
             forms.append("anderthalb")
-        if not any(form in text.lower() for form in forms):
+        if half.is_title:
+            forms.append(source[half.start : half.end].lower())
+        if not any(form in in_lower_case for form in forms):
             missing.append(half.english)
     return missing

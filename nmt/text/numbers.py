@@ -29,13 +29,14 @@ _WITH_COMMA = lazy_pattern(rf"[^\d.,]*{_DECIMAL_COMMA}(?:-{_DECIMAL_COMMA})?[^\d
 _WITH_POINT = lazy_pattern(rf"[^\d.,]*{_DECIMAL_POINT}(?:-{_DECIMAL_POINT})?[^\d.,]*")
 _MILLIONS_WITH_POINTS = lazy_pattern(r"[^\d.,]*\d{1,3}(?:\.\d{3}){2,3}[^\d.,]*")
 _THOUSANDS_WITH_POINT = lazy_pattern(r"[^\d.,]*[1-9]\d{0,2}\.\d{3}[^\d.,]*")
-_GROUPED_WITH_COMMAS = lazy_pattern(r"[^\d.,]*[1-9]\d{0,2}(?:,\d{3}){1,3}[^\d.,]*")
+_GROUPED_WITH_COMMAS = lazy_pattern(r"[^\d.,]*[1-9]\d{0,2}(?:,\d{3}){1,3}(?:\.\d+)?[^\d.,]*")
 _BEFORE_NOUN = lazy_pattern(
     r"(?:(?: ?[–-] ?| (?:bis|und|oder) )\d[\d.,]*)?(?: [a-zäöüß]+e[nrs]?)? [A-ZÄÖÜ]"
 )
 """What shows in German that a number with a point is no version or section."""
 _BEFORE_MEASURE = lazy_pattern(
-    r"(?:(?: ?[–-] ?| (?:to|and|or) )\d[\d.,]*)?[ -](?:(?:hundred|thousand|(?:m|b|tr)illion"
+    r"(?:(?: ?[–-] ?| (?:to|and|or) )\d[\d.,]*)?[ -](?!(?:times|points) out\b(?! of\b))"
+    r"(?:(?:hundred|thousand|(?:m|b|tr)illion"
     r"|per ?cent|percentage|times|square|cubic|metric|feet|foot|inch(?:es)?"
     r"|(?:kilo|centi|milli)?(?:met(?:er|re)|gram)s?|(?:second|minute|hour|day|week|month|year|point|star|degree|mile|yard|ton|tonne|pound"
     r"|ounce|lit(?:er|re)|gallon|acre|hectare|knot|kilo|cup|(?:table|tea)spoon|serving|portion|slice"

@@ -34,7 +34,7 @@ _MINUTES_OF_PARTS = {
     "quartertill": -15,
 }
 """Minutes that the words before an hour add to it, without spaces."""
-_HOUR = {code: rf"(?P<hour>{'|'.join(hours)}|\d{{1,2}})" for code, hours in _HOURS.items()}
+_HOUR = {code: rf"(?P<hour>{'|'.join(hours)}|[01]?\d|2[0-4])" for code, hours in _HOURS.items()}
 _BEFORE_TIME = "|".join(rf"(?<=\b{word} )" for word in ("at", "by", "since", "till", "until"))
 
 
@@ -43,12 +43,29 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 
 _QUARTER = "quarter[ -](?:past|after|to|till)"
+_NO_AMOUNT = "".join(
+    rf"(?<!\b{words} )"
+    for words in (
+        *("the", "first", "second", "third", "fourth", "last", "this", "next", "previous"),
+        *("fiscal", "one", "by a", "from a"),
+    )
+)
+"""That a quarter is none of a year or of an amount, as in by a quarter to five million."""
+_AFTER_HOUR = (
+    r"(?=\s?[^\w\s%°$€£¥+]|\s?$|\s(?:[ap]\.?m|o['’]clock|sharp|in|on|at|to|till?|until|for|with"
+    r"|and|or|but|so|because|when|while|if|as|is|was|I|you|we|he|she|it|they|the|every|each|this"
+    r"|that|today|tonight|tomorrow|yesterday|\w{3,6}day)\b)"
+)
+"""What shows that a number is an hour, unlike the two years after a cut by half."""
 _BEFORE_NOUN = r"(?=\s\w+\s(?!Uhr)(?-i:[A-ZÄÖÜ]))"
 _SPOKEN = {
     "de": _pattern(
         rf"(?P<part>halb|(?:drei\s?)?viertel(?:\s(?:nach|vor)(?!{_BEFORE_NOUN}))?)\s{_HOUR['de']}"
     ),
-    "en": _pattern(rf"(?P<part>half[ -]past|(?:{_BEFORE_TIME})half|{_QUARTER})\s{_HOUR['en']}"),
+    "en": _pattern(
+        rf"(?P<part>half[ -]past|(?P<unsure>(?:{_BEFORE_TIME})half|{_NO_AMOUNT}{_QUARTER}))"
+        rf"\s{_HOUR['en']}(?(unsure){_AFTER_HOUR})"
+    ),
 }
 """Times in words, but not the last quarter after eight rounds."""
 _TRANSLATED = {

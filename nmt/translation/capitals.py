@@ -8,7 +8,8 @@ from nmt.text.tokenizer import Tokenizer
 from nmt.translation.segments import Line
 
 _SENTENCE_END = lazy_pattern(r"[.!?…](?:(?![.!?…])\W)*\Z")
-_LOWER_CASE_WORD = lazy_pattern(r"\s*(?P<word>(?=[a-zäöü])\w+)")
+_LOWER_CASE_WORD = lazy_pattern(r"\s*(?P<quote>[\"“„»«]?)(?P<word>(?=[a-zäöü])\w+)")
+_QUOTES = '"“”„»«'
 _ORDINARY_WORD = lazy_pattern(r"(?!I\b)[^\W\d_](?=\W|[^\W\d_A-ZÄÖÜ]+\b)")
 """A word that is neither an abbreviation nor the English I."""
 
@@ -16,16 +17,17 @@ _ORDINARY_WORD = lazy_pattern(r"(?!I\b)[^\W\d_](?=\W|[^\W\d_A-ZÄÖÜ]+\b)")
 def with_capital(line: Line, text: str, language: str) -> str:
     """Return a translation that begins with a capital if its source does, which in German may be
     the capital of a noun, except in a sentence."""
-    first = line.text.lstrip()[:1]
-    if not first.isupper():
+    source = line.text.lstrip()
+    without_quote = source.lstrip(_QUOTES)
+    if not without_quote[:1].isupper():
         return text
     if base_language(language) == "de" and not _SENTENCE_END.search(line.text):
         return text
     match = _LOWER_CASE_WORD.match(text)
-    if not match:
+    if not match or bool(match["quote"]) != (source != without_quote):
         return text
     # Such as iPhone, or a term
-    kept_words = line.text.split()
+    kept_words = [word.lstrip(_QUOTES) for word in line.text.split()]
     for span in line.fixed:
         kept_words.append(span.translation)
     if any(word.startswith(match["word"]) for word in kept_words):

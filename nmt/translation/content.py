@@ -55,7 +55,10 @@ MAX_DIGITS = 15
 """Longer numbers are identifiers."""
 
 _DIGITS = lazy_pattern(r"\d+")
-_GROUPED = lazy_pattern(r"(?<![\w.,:/-])\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?![\w:/-]|[.,]\d)")
+_GROUPED = lazy_pattern(
+    r"(?<![\w.,:/-])\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?:(?:st|nd|rd|th)\b)?"
+    r"(?![\w:/-]|[.,]\d)"
+)
 _WHOLE_NUMBER = lazy_pattern(r"(?<![\w.,:/-])\d{1,15}(?![\w:/-]|[.,]\d)")
 _CONVERTED = lazy_pattern(
     r"(?:(?<=\d)|(?<=\d ))[ap]\.?m\b|\b(?:dozen|half|(?:a|one|two) thirds?|quarter|noon|midnight"

@@ -11,11 +11,20 @@ from nmt.text.spans import Edit, apply_edits
 
 _CLOSING = '["”“]'
 _AMERICAN_ORDER = lazy_pattern(rf"\.{_CLOSING}")
-_QUOTED_PART = lazy_pattern(
-    rf'(?<=[^\s:,.!?] )["„“][^"„“”.!?:]*(?P<end>\.(?P<quote>{_CLOSING}))(?!\S)'
+_ABBREVIATIONS = "|".join(
+    rf"(?<=\b{word})"
+    for word in ("Ave", "Bros", "Co", "Corp", "etc", "Inc", "Jr", "Ltd", "Sr", "St")
 )
-"""A quoted part of a sentence; after a colon or comma, it may be a sentence of its own."""
-_GENITIVE = lazy_pattern(r"(?<![\w'’])(?P<name>[A-ZÄÖÜ][\w-]*)['’]s?(?=\s\w)")
+_QUOTED_PART = lazy_pattern(
+    rf'(?<=[^\s:,.!?–—"“”-] )["„“][^"„“”.!?:]*(?!{_ABBREVIATIONS})(?P<end>\.(?P<quote>{_CLOSING}))'
+    r"(?=\s*$|\s+[^\sa-zäöüß])"
+)
+"""The quoted last words of a sentence; after a colon, comma or dash, they may be a sentence of
+their own, and the period of an abbreviation stays with it."""
+_GENITIVE = lazy_pattern(
+    r"(?<![\w'’-])(?P<name>[A-ZÄÖÜ][\w-]*(?:['’][\w-]{2,})*)['’](?P<ending>s?)(?=\s\w)"
+)
+_OPENING = lazy_pattern(r"(?<!\w)['‘‚](?=\w)")
 _WITHOUT_S = lazy_pattern(r"(?:[sßxz]|ce)$")
 """The end of a name whose genitive has an apostrophe only."""
 
@@ -43,9 +52,11 @@ def _period_edits(source: str, text: str) -> Iterator[Edit]:
 
 def _genitive_edits(source: str, text: str) -> Iterator[Edit]:
     """Yield the edits of names such as Anna' for Anna's, of which models lose the s."""
-    names = {match["name"] for match in _GENITIVE.finditer(source)}
+    names = {match["name"] for match in _GENITIVE.finditer(source) if match["ending"]}
+    if not names or _OPENING.search(text):  # the apostrophe may end a quotation
+        return
     for match in _GENITIVE.finditer(text):
         name = match["name"]
-        is_lost = not match[0].endswith("s") and not _WITHOUT_S.search(name)
+        is_lost = not match["ending"] and not _WITHOUT_S.search(name)
         if is_lost and name in names:
             yield *match.span(), f"{name}s"

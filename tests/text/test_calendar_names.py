@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from nmt.text.calendar_names import missing_names
@@ -23,6 +25,9 @@ from nmt.text.calendar_names import missing_names
         ("In July, July and July.", "Bald.", ["Juli"]),
         ("Tomorrow or the day after tomorrow.", "Morgen.", ["übermorgen"]),
         ("The day before yesterday, on Monday.", "Gestern.", ["vorgestern", "Montag"]),
+        ("In early May, until March.", "Bald.", ["Mai", "März"]),
+        ("The movie Edge of Tomorrow", "Der Film Edge of Tomorrow", []),
+        ("Come tomorrow.", "Komm tomorrow.", ["morgen"]),
         ("Yesterday's news, Yesterdays", "Die gestrige Zeitung", []),
     ],
 )
@@ -46,3 +51,9 @@ def test_names_that_an_english_translation_lacks(
     source: str, text: str, missing: list[str]
 ) -> None:
     assert missing_names(source, text, "de", "en") == missing
+
+
+def test_many_months_take_linear_time() -> None:
+    start = time.perf_counter()
+    assert missing_names("April " * 20_000, "Etwas " * 20_000, "en", "de") == ["April"]
+    assert time.perf_counter() - start < 1

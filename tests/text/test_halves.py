@@ -27,6 +27,9 @@ def test_german_halves_are_written_in_digits(text: str, expected: str) -> None:
         ("Two and a half years.", "Zweieinhalb Jahre.", []),
         ("One and a half hours.", "Anderthalb Stunden.", []),
         ("One and a half or three and a half.", "1,5 oder 3½.", []),
+        ("Two-and-a-half hours.", "Zweiundzwanzig Stunden.", ["2.5"]),
+        ("One and a half hours.", "1 1/2 Stunden.", []),
+        ("On Two and a Half Men", "In Two and a Half Men", []),
         ("Two and a half million.", "Zwei Millionen.", []),  # not known to be wrong
         ("He came, and a half hour later I did.", "Er kam.", []),
     ],
@@ -34,3 +37,8 @@ def test_german_halves_are_written_in_digits(text: str, expected: str) -> None:
 def test_halves_that_a_german_translation_lacks(source: str, text: str, missing: list[str]) -> None:
     assert missing_halves(source, text, "en", "de") == missing
     assert find_english_halves(source, "en", "fr") == []
+
+
+def test_a_half_in_a_title_has_a_capital() -> None:
+    halves = find_english_halves("Two and a Half Men in two and a half hours", "en", "de")
+    assert [half.german_word for half in halves] == ["Zweieinhalb", "zweieinhalb"]

@@ -105,6 +105,39 @@ def test_other_quarters_are_missing() -> None:
     assert missing_times("The third quarter of eight.", "Viertel.", "en", "de") == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Profits rose by a quarter to five million.",
+        "It fell a quarter to 12 percent.",
+        "It fell a quarter to 12% in May.",
+        "From 15 in the first quarter to 12 in the second.",
+        "In the quarter after two losses.",
+        "The share rose from one quarter to one third.",
+        "Cut by half two years ago.",
+        "At half one of the teams.",
+        "By half 50, in half past 30.",
+    ],
+)
+def test_amounts_are_no_times(text: str) -> None:
+    assert find_spoken_times(text, "en") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "At half two.",
+        "By half 2 tomorrow (we go)",
+        "Until half two on Monday",
+        "Come at a quarter to two in the afternoon",
+        "A quarter to two o'clock",
+        "Half past two percent",
+    ],
+)
+def test_hours_are_recognized_by_what_follows(text: str) -> None:
+    assert len(find_spoken_times(text, "en")) == 1
+
+
 def test_numbers_of_times_are_written_in_words() -> None:
     text = "Um halb 9, halb\u00a012 oder 8:30"
     assert apply_edits(text, spell_hours(text, "de")) == "Um halb neun, halb\u00a0zwölf oder 8:30"

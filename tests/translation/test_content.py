@@ -165,6 +165,7 @@ def test_content_problems(source: str, text: str, expected: list[str]) -> None:
         ("This is the seventh time.", "Das ist der Siebentag.", ["number-changed: 7"]),
         ("I ate a third of it.", "Ich aß ein Drittel davon.", []),
         ("Call me at four-forty.", "Ruf mich um vierzig an.", ["number-changed: 4"]),
+        ("The 1,500th guest came.", "Der 1.500. Gast kam.", []),
         ("For the millionth time!", "Zum hundertsten Mal!", ["number-added: 100"]),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from nmt.translation.typography import correct_typography
@@ -22,10 +24,17 @@ from nmt.translation.typography import correct_typography
         ('He said, "I go."', 'Er sagte, "ich gehe."', 'Er sagte, "ich gehe."'),
         ('"I go."', '"Ich gehe."', '"Ich gehe."'),
         ('He has "plans. No."', 'Er hat "Pläne. Nein."', 'Er hat "Pläne. Nein."'),
+        ('"I know." "Good."', '"Ich weiß." "Gut."', '"Ich weiß." "Gut."'),
+        ('- "Yes." - "No."', '- "Ja." - "Nein."', '- "Ja." - "Nein."'),
+        ('The word "love." is short.', 'Das "Wort." ist da.', 'Das "Wort." ist da.'),
+        ('I like "A Co." Do you?', 'Ich mag "A Co." Du?', 'Ich mag "A Co." Du?'),
         ('He has a "plan".', 'Er hat einen "Plan."', 'Er hat einen "Plan."'),
         ("Anna's car, Otto’s house", "Anna' Auto, Otto’ Haus", "Annas Auto, Ottos Haus"),
         ("Chavez's, Franz's and Max's car", "Max' Auto", "Max' Auto"),
         ("Alice's car", "Alice' Auto", "Alice' Auto"),
+        ("D'Arcy's dog", "D'Arcy' Hund", "D'Arcys Hund"),
+        ("Guns N' Roses", "Guns N' Rose", "Guns N' Rose"),
+        ("Anna's ‘old Anna’ here", "Annas ‘alte Anna’ hier", "Annas ‘alte Anna’ hier"),
         ("Wendy's is open", "Wendy's ist offen", "Wendy's ist offen"),
         ("the 'Anna' virus", "das 'Anna' Virus", "das 'Anna' Virus"),
     ],
@@ -37,3 +46,10 @@ def test_translations_into_german(source: str, text: str, expected: str) -> None
 def test_other_languages_keep_their_quotation_marks() -> None:
     text = 'Hat sie "Pläne."'
     assert correct_typography('Has "plans."', text, "en", "fr") == text
+
+
+def test_hyphens_take_linear_time() -> None:
+    start = time.perf_counter()
+    text = "A-" * 20_000
+    assert correct_typography("Anna's car", text, "en", "de") == text
+    assert time.perf_counter() - start < 1

@@ -52,8 +52,11 @@ _TRANSLATIONS: dict[str, dict[str, list[str]]] = {
 }
 for _german, _english in _GERMAN.items():
     _TRANSLATIONS["en"][_english].append(_german)
+# The day after tomorrow's meeting is another one.
 _RELATIVE_NAMES = {
-    code: lazy_pattern(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
+    code: lazy_pattern(
+        rf"(?<!\w)(?:{'|'.join(names)})(?!\w|(?<=day after tomorrow)['’]s)", re.IGNORECASE
+    )
     for code, names in _RELATIVE.items()
 }
 _VERBS = "March|May"

@@ -14,7 +14,7 @@ _ENGLISH = "one two three four five six seven eight nine ten eleven twelve".spli
 _GERMAN = "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()
 _ENGLISH_HALF = lazy_pattern(
     rf"(?<![\w-])(?P<whole>{'|'.join(_ENGLISH)})[ -]and[ -]a[ -](?P<half>half)"
-    r"(?![\w-]|\s(?:dozen|hundred|thousand|million|billion|trillion)\b)",
+    r"(?!\w|[ -](?:dozen|hundred|thousand|million|billion|trillion)\b)",
     re.IGNORECASE,
 )
 _GERMAN_HALF = lazy_pattern(

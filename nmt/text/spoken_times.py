@@ -35,7 +35,14 @@ _MINUTES_OF_PARTS = {
 }
 """Minutes that the words before an hour add to it, without spaces."""
 _HOUR = {code: rf"(?P<hour>{'|'.join(hours)}|[01]?\d|2[0-4])" for code, hours in _HOURS.items()}
-_BEFORE_TIME = "|".join(rf"(?<=\b{word} )" for word in ("at", "by", "since", "till", "until"))
+_BEFORE_TIME = "|".join(rf"(?<=\b{word} )" for word in ("at", "since", "till", "until"))
+_BEFORE_TIME_OR_AMOUNT = "|".join(
+    rf"(?<=\b{word} )"
+    for word in (
+        *("about", "after", "around", "before", "by", "from"),
+        *("begins", "closes", "opens", "starts"),
+    )
+)
 
 
 def _pattern(words: str) -> re.Pattern[str]:
@@ -52,7 +59,7 @@ _NO_AMOUNT = "".join(
 )
 """That a quarter is none of a year or of an amount, as in by a quarter to five million."""
 _AFTER_HOUR = (
-    r"(?=\s?[^\w\s%°$€£¥+]|\s?$|\s(?:[ap]\.?m|o['’]clock|sharp|in|on|at|to|till?|until|for|with"
+    r"(?=\s?[^\w\s%°$€£¥+]|\s?$|\s(?:[ap]\.?m|o['’]clock|sharp|last|next|in|on|at|to|till?|until|for|with"
     r"|and|or|but|so|because|when|while|if|as|is|was|I|you|we|he|she|it|they|the|every|each|this"
     r"|that|today|tonight|tomorrow|yesterday|\w{3,6}day)\b)"
 )
@@ -63,8 +70,9 @@ _SPOKEN = {
         rf"(?P<part>halb|(?:drei\s?)?viertel(?:\s(?:nach|vor)(?!{_BEFORE_NOUN}))?)\s{_HOUR['de']}"
     ),
     "en": _pattern(
-        rf"(?P<part>half[ -]past|(?P<unsure>(?:{_BEFORE_TIME})half|{_NO_AMOUNT}{_QUARTER}))"
-        rf"\s{_HOUR['en']}(?(unsure){_AFTER_HOUR})"
+        rf"(?P<part>half[ -]past|(?:{_BEFORE_TIME})half"
+        rf"|(?P<unsure>(?:{_BEFORE_TIME_OR_AMOUNT})half|{_NO_AMOUNT}{_QUARTER}))"
+        rf"\s{_HOUR['en']}(?!\sof\b)(?(unsure){_AFTER_HOUR})"
     ),
 }
 """Times in words, but not the last quarter after eight rounds."""

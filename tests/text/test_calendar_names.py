@@ -27,6 +27,7 @@ from nmt.text.calendar_names import missing_names
         ("The day before yesterday, on Monday.", "Gestern.", ["vorgestern", "Montag"]),
         ("In early May, until March.", "Bald.", ["Mai", "März"]),
         ("The movie Edge of Tomorrow", "Der Film Edge of Tomorrow", []),
+        ("The day after tomorrow's exam.", "Der Tag nach dem morgigen.", []),
         ("Come tomorrow.", "Komm tomorrow.", ["morgen"]),
         ("Yesterday's news, Yesterdays", "Die gestrige Zeitung", []),
     ],

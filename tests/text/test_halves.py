@@ -28,6 +28,9 @@ def test_german_halves_are_written_in_digits(text: str, expected: str) -> None:
         ("One and a half hours.", "Anderthalb Stunden.", []),
         ("One and a half or three and a half.", "1,5 oder 3½.", []),
         ("Two-and-a-half hours.", "Zweiundzwanzig Stunden.", ["2.5"]),
+        ("A two-and-a-half-year-old.", "Ein Zwei-und-jähriger.", ["2.5"]),
+        ("A two-and-a-half-year-old.", "Ein Zweieinhalbjähriger.", []),
+        ("Two-and-a-half-dozen eggs.", "Zwei Dutzend.", []),
         ("One and a half hours.", "1 1/2 Stunden.", []),
         ("On Two and a Half Men", "In Two and a Half Men", []),
         ("Two and a half million.", "Zwei Millionen.", []),  # not known to be wrong

@@ -16,6 +16,7 @@ from nmt.text.language_identification import is_wrong_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
 from nmt.text.searchable import marks_as_letters, searchable
+from nmt.text.spans import apply_edits
 from nmt.text.words import normalized_words
 from nmt.translation.content import content_problems, missing_currencies, number_problems
 from nmt.translation.segments import FixedSpan, Line
@@ -78,17 +79,18 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
             *number_problems(*texts, *languages),
             *missing_currencies(*texts, *languages),
         )
-    source = line.text
     # Equal in both, so they prove nothing.
     for span in reversed(line.protected):
-        source = f"{source[: span.start]} {source[span.end :]}"
         if span.translation:
             text = replace_first(text, span.translation, " ")
-    source = searchable(source)
+    without_spans = [(span.start, span.end, " ") for span in line.protected]
+    terms = [(span.start, span.end, span.translation) for span in line.fixed if span.is_term]
+    source = searchable(apply_edits(line.text, without_spans))
+    with_terms = searchable(apply_edits(line.text, [*without_spans, *terms]))
     text = searchable(text)
     return (
         *problems,
-        *content_problems(source, text, *languages),
+        *content_problems(with_terms, text, *languages),
         *_text_problems(source, text, *languages),
     )
 

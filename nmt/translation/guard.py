@@ -417,12 +417,14 @@ class _GuardedChunk:
         checked = [*ranked]
         known = {each.text for each in ranked}
         has_spaces = _SPACES.search(line.text)
+        terms = [span.translation for span in line.fixed if span.is_term]
+        source = " ".join([line.text, *terms])  # the punctuation of a term stays
         for found in translations:
             translation = restore_formats(line, found)
             text = translation.text
             if not line.is_constrained:
                 text = correct_times(line.text, text, *self.guard.languages)
-                text = correct_typography(line.text, text, *self.guard.languages)
+                text = correct_typography(source, text, *self.guard.languages)
                 text = with_capital(line, text, self.guard.languages[0])
             if not has_spaces:
                 text = _SPACES.sub(" ", text)

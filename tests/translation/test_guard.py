@@ -774,6 +774,24 @@ def test_only_the_number_itself_gets_another_format(
     assert len(guard.translator.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("source", "text", "term", "translation"),
+    [
+        ("It was on Monday.", "Es war am Wochenbeginn.", "Monday", "Wochenbeginn"),
+        ("He came yesterday.", "Er kam am Vortag.", "yesterday", "am Vortag"),
+        ("It takes two and a half.", "Es dauert 150 %.", "two and a half", "150 %"),
+        ("A meeting - it is.", "Treffen – Runde – es ist.", "meeting", "Treffen – Runde"),
+    ],
+)
+def test_terms_are_no_dates_and_keep_their_punctuation(
+    translator: Translator, source: str, text: str, term: str, translation: str
+) -> None:
+    terms = Glossary([Term(term, translation, "en")])
+    guard = scripted(translator, lambda line, search: [text], glossary=terms)
+    [[best]] = guard.stream([[source]])
+    assert (best.text, best.warnings) == (text, ())
+
+
 def test_abbreviations_are_written_out_except_in_spans_and_terms() -> None:
     german = Translator.load("de-en")
     path = "S. 3 in `Abb. 4`"

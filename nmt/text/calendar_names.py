@@ -52,13 +52,12 @@ _TRANSLATIONS: dict[str, dict[str, list[str]]] = {
 }
 for _german, _english in _GERMAN.items():
     _TRANSLATIONS["en"][_english].append(_german)
-# The day after tomorrow's meeting is another one.
+_AFTER_DAYS = "(?<=day after tomorrow)|(?<=day before yesterday)"
 _RELATIVE_NAMES = {
-    code: lazy_pattern(
-        rf"(?<!\w)(?:{'|'.join(names)})(?!\w|(?<=day after tomorrow)['’]s)", re.IGNORECASE
-    )
+    code: lazy_pattern(rf"(?<!\w)(?:{'|'.join(names)})(?!\w|(?:{_AFTER_DAYS})['’]s)", re.IGNORECASE)
     for code, names in _RELATIVE.items()
 }
+"""These words, but not the day after tomorrow's meeting, which may be another day."""
 _VERBS = "March|May"
 """English months that are also verbs, except in May 2011 and in May."""
 _BEFORE_MONTH = "|".join(
@@ -107,15 +106,16 @@ def missing_names(source: str, text: str, src: str, tgt: str) -> list[str]:
 
 
 def _missing_relative(source: str, text: str, code: str) -> list[str]:
-    """Return the translations of words such as yesterday that a text lacks, unless they are a name
-    that it copies, such as Edge of Tomorrow."""
+    """Return the translations of words such as yesterday that a text lacks, unless they are part
+    of a title."""
     in_lower_case = source.lower()
     if not any(name in in_lower_case for name in _RELATIVE[code]):  # fast path for most texts
         return []
     missing = []
     for name in dict.fromkeys(_RELATIVE_NAMES[code].findall(source)):
         translations = _RELATIVE[code][name.lower()]
-        is_copied = name.istitle() and name in text
-        if not is_copied and not any(each in text.lower() for each in translations):
+        # The Day After Tomorrow, or a single word that is copied
+        is_title = name.istitle() and (" " in name or name in text)
+        if not is_title and not any(each in text.lower() for each in translations):
             missing.append(translations[0])
     return list(dict.fromkeys(missing))

@@ -70,7 +70,7 @@ _SPOKEN = {
         rf"(?P<part>halb|(?:drei\s?)?viertel(?:\s(?:nach|vor)(?!{_BEFORE_NOUN}))?)\s{_HOUR['de']}"
     ),
     "en": _pattern(
-        rf"(?P<part>half[ -]past|(?:{_BEFORE_TIME})half"
+        rf"(?:a\s)?(?P<part>half[ -]past|(?:{_BEFORE_TIME})half"
         rf"|(?P<unsure>(?:{_BEFORE_TIME_OR_AMOUNT})half|{_NO_AMOUNT}{_QUARTER}))"
         rf"\s{_HOUR['en']}(?!\sof\b)(?(unsure){_AFTER_HOUR})"
     ),

@@ -83,16 +83,21 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     for span in reversed(line.protected):
         if span.translation:
             text = replace_first(text, span.translation, " ")
-    without_spans = [(span.start, span.end, " ") for span in line.protected]
-    terms = [(span.start, span.end, span.translation) for span in line.fixed if span.is_term]
-    source = searchable(apply_edits(line.text, without_spans))
-    with_terms = searchable(apply_edits(line.text, [*without_spans, *terms]))
+    source, with_terms = map(searchable, _without_protected(line))
     text = searchable(text)
     return (
         *problems,
         *content_problems(with_terms, text, *languages),
         *_text_problems(source, text, *languages),
     )
+
+
+def _without_protected(line: Line) -> tuple[str, str]:
+    """Return the text of a line without its protected spans, and the same with the translations of
+    its terms in place of the terms."""
+    spans = [(span.start, span.end, " ") for span in line.protected]
+    terms = [(span.start, span.end, span.translation) for span in line.fixed if span.is_term]
+    return apply_edits(line.text, spans), apply_edits(line.text, [*spans, *terms])
 
 
 def _span_problems(line: Line, text: str) -> Iterator[str]:

@@ -417,15 +417,11 @@ class _GuardedChunk:
         checked = [*ranked]
         known = {each.text for each in ranked}
         has_spaces = _SPACES.search(line.text)
-        terms = [span.translation for span in line.fixed if span.is_term]
-        source = " ".join([line.text, *terms])  # the punctuation of a term stays
         for found in translations:
             translation = restore_formats(line, found)
             text = translation.text
             if not line.is_constrained:
-                text = correct_times(line.text, text, *self.guard.languages)
-                text = correct_typography(source, text, *self.guard.languages)
-                text = with_capital(line, text, self.guard.languages[0])
+                text = self._correct(line, text)
             if not has_spaces:
                 text = _SPACES.sub(" ", text)
             if text not in known:
@@ -443,6 +439,15 @@ class _GuardedChunk:
             )
         )
         return checked[: self.num_best]
+
+    def _correct(self, line: Line, text: str) -> str:
+        """Return a translation with times, punctuation and capitals as the source has them."""
+        languages = self.guard.languages
+        terms = [span.translation for span in line.fixed if span.is_term]
+        source = " ".join([line.text, *terms])  # the punctuation of a term stays
+        text = correct_times(line.text, text, *languages)
+        text = correct_typography(source, text, *languages)
+        return with_capital(line, text, languages[0])
 
     # Attempts: each returns further translations of each line, or none where it does not apply.
 

@@ -28,6 +28,8 @@ from nmt.text.calendar_names import missing_names
         ("In early May, until March.", "Bald.", ["Mai", "März"]),
         ("The movie Edge of Tomorrow", "Der Film Edge of Tomorrow", []),
         ("The day after tomorrow's exam.", "Der Tag nach dem morgigen.", []),
+        ("The day before yesterday's exam.", "Der Tag vor der gestrigen.", []),
+        ("Watch The Day After Tomorrow", "Sieh Der Tag danach", []),
         ("Come tomorrow.", "Komm tomorrow.", ["morgen"]),
         ("Yesterday's news, Yesterdays", "Die gestrige Zeitung", []),
     ],

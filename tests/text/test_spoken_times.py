@@ -141,6 +141,12 @@ def test_hours_are_recognized_by_what_follows(text: str) -> None:
     assert len(find_spoken_times(text, "en")) == 1
 
 
+def test_a_time_has_its_article() -> None:
+    text = "At a quarter to two"
+    [time] = find_spoken_times(text, "en")
+    assert text[time.start : time.end] == "a quarter to two"
+
+
 def test_numbers_of_times_are_written_in_words() -> None:
     text = "Um halb 9, halb\u00a012 oder 8:30"
     assert apply_edits(text, spell_hours(text, "de")) == "Um halb neun, halb\u00a0zwölf oder 8:30"

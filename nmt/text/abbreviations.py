@@ -248,6 +248,10 @@ _PERSON = (
 """Ends of German words for persons, not those of Wert_in or Thema:in."""
 _GERMAN_DAYS = lazy_pattern(r"(?<!\w)(Mo|Di|Mi|Do|Fr|Sa|So)\.([–-])(Mo|Di|Mi|Do|Fr|Sa|So)\.")
 """Days such as Mo.-Fr., whose periods end no sentence. Models copy Mo-Fr, not Montag-Freitag."""
+_SONNABEND = lazy_pattern(r"(?<!\w)(?<!Herr )(?<!Frau )([Ss])onnabend(\w{0,10})(?!\w)")
+"""The other name of Samstag, which models copy."""
+_NO_CENTS = lazy_pattern(r"(?<=\d),[-–—]{1,2}(?=\s?(?:€|EUR\b|Euro\b))")
+"""What German writes in place of cents."""
 _GENDERED_NOUN = lazy_pattern(rf"(?<!\w)([A-ZÄÖÜ]\w*{_PERSON}|Ärzt)(?:[:*_·]|/-)(in(?:nen)?)(?!\w)")
 """A noun for all genders, such as Student:innen."""
 _GENDERED_ENDING = lazy_pattern(
@@ -313,11 +317,15 @@ def translate_era(text: str, span: tuple[int, int], src: str, tgt: str) -> str |
 
 
 def _plain_german(text: str) -> Iterator[Edit]:
-    """Yield the edits of forms for all genders, of days, of halves such as zweieinhalb, and of the
-    numbers of monarchs."""
+    """Yield the edits of forms for all genders, of prices such as 5,- Euro, of days such as
+    Sonnabend, of halves such as zweieinhalb, and of the numbers of monarchs."""
     for pattern in (_GENDERED_NOUN, _GENDERED_ENDING):
         for match in pattern.finditer(text):
             yield (*match.span(), match[1] + match[2])
+    for match in _NO_CENTS.finditer(text):
+        yield (*match.span(), "")
+    for match in _SONNABEND.finditer(text):
+        yield (*match.span(), f"{match[1]}amstag{match[2]}")
     for match in _GERMAN_DAYS.finditer(text):
         yield (*match.span(), "".join(match.groups()))
     yield from german_halves_in_digits(text)

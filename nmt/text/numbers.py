@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
+from nmt.text.spans import UNIT
 
 _SEPARATOR = r"[.,:'’\s]"
 _QUANTITY = lazy_pattern(r"[-+−]?[^\w\s]?\s?\d(?:[\d.,:'’\s]*\d)?(?:\s?[^\d\s]{1,6})?")
@@ -31,9 +33,18 @@ _MILLIONS_WITH_POINTS = lazy_pattern(r"[^\d.,]*\d{1,3}(?:\.\d{3}){2,3}[^\d.,]*")
 _THOUSANDS_WITH_POINT = lazy_pattern(r"[^\d.,]*[1-9]\d{0,2}\.\d{3}[^\d.,]*")
 _GROUPED_WITH_COMMAS = lazy_pattern(r"[^\d.,]*[1-9]\d{0,2}(?:,\d{3}){1,3}(?:\.\d+)?[^\d.,]*")
 _BEFORE_NOUN = lazy_pattern(
-    r"(?:(?: ?[–-] ?| (?:bis|und|oder) )\d[\d.,]*)?(?: [a-zäöüß]+e[nrs]?)? [A-ZÄÖÜ]"
+    rf"(?:(?: ?[–-] ?| (?:bis|und|oder) )\d[\d.,]*)?"
+    rf"(?:(?: [a-zäöüß]+e[nrs]?)? [A-ZÄÖÜ]|[ \u00a0]?{UNIT}[²³]?(?!\w))"
 )
 """What shows in German that a number with a point is no version or section."""
+_NUMBERED = lazy_pattern(
+    r"(?:(?:version|release|build|kapitel|abschnitt|tabelle|abbildung|anhang|ziffer|nummer)(?:en|n|s)?"
+    r"|\bnr\.|§) $",
+    re.IGNORECASE,
+)
+"""The end of a text before the number of a version or section, in German."""
+_MONEY_AHEAD = lazy_pattern(r" (?:US-)?(?:Euro|Dollar|Franken)\b")
+_MONEY_BEFORE = lazy_pattern(r"\b(?:EUR|USD|CHF|GBP|Euro) $")
 _BEFORE_MEASURE = lazy_pattern(
     r"(?:(?: ?[–-] ?| (?:to|and|or) )\d[\d.,]*)?[ -](?!(?:times|points) out\b(?! of\b))"
     r"(?:(?:hundred|thousand|(?:m|b|tr)illion"
@@ -47,7 +58,18 @@ _BEFORE_MEASURE = lazy_pattern(
 """What shows in English that a number with a point is no version or section."""
 
 
-def localize_decimal(number: str, following: str, src: str, tgt: str) -> str:
+class Context(NamedTuple):
+    """What is around a number in a text."""
+
+    preceding: str
+    """The text before it."""
+    following: str
+    """The text after it."""
+    has_thousands: bool = False
+    """Whether other numbers of the text have thousands."""
+
+
+def localize_decimal(number: str, context: Context, src: str, tgt: str) -> str:
     """Return a decimal number or one with groups of three digits, with its unit and currency, in
     the format of the target language.
 
@@ -56,7 +78,7 @@ def localize_decimal(number: str, following: str, src: str, tgt: str) -> str:
 
     Args:
         number: the number.
-        following: the text after it.
+        context: what is around it.
         src: language code of the text.
         tgt: language code of the target.
     """
@@ -64,18 +86,26 @@ def localize_decimal(number: str, following: str, src: str, tgt: str) -> str:
     target = base_language(tgt)
     has_unit = re.search(r"[^\d.,+−-]", number) is not None
     if source in _COMMA_LANGUAGES and target in _POINT_LANGUAGES:
-        is_measure = has_unit or _BEFORE_NOUN.match(following) is not None
-        is_group = is_measure or number.endswith(".000")
+        is_group = has_unit or _is_group(number, context)
         is_thousands = is_group and _THOUSANDS_WITH_POINT.fullmatch(number)
         is_millions = _MILLIONS_WITH_POINTS.fullmatch(number)
         is_number = _WITH_COMMA.fullmatch(number) or is_thousands or is_millions
     elif source in _POINT_LANGUAGES and target in _COMMA_LANGUAGES:
-        is_measure = has_unit or _BEFORE_MEASURE.match(following) is not None
+        is_measure = has_unit or _BEFORE_MEASURE.match(context.following) is not None
         is_decimal = is_measure and _WITH_POINT.fullmatch(number)
         is_number = is_decimal or _GROUPED_WITH_COMMAS.fullmatch(number)
     else:
         return number
     return swap_separators(number) if is_number else number
+
+
+def _is_group(number: str, context: Context) -> bool:
+    """Return whether the point of a German number separates groups, and not parts of a version."""
+    is_money = _MONEY_AHEAD.match(context.following) or _MONEY_BEFORE.search(context.preceding)
+    if is_money or not _NUMBERED.search(context.preceding):
+        is_measure = is_money or _BEFORE_NOUN.match(context.following)
+        return bool(is_measure or context.has_thousands or number.endswith(".000"))
+    return False
 
 
 def swap_separators(number: str) -> str:

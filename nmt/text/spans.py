@@ -39,6 +39,8 @@ def _any_of(words: Iterable[str]) -> str:
     return "(?:" + "|".join(map(re.escape, sorted(words, key=len, reverse=True))) + ")"
 
 
+UNIT = rf"(?:[{_CURRENCIES}]|{_any_of(_UNITS)})"
+"""A unit or the sign of a currency, as a regular expression."""
 _ORDINAL_NOUNS = (
     "Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhundert|Jahrestag|Geburtstag"
 )
@@ -160,7 +162,7 @@ _PATTERNS = {
         rf"{_NUMBER_START}\d{{1,3}}(?:\.\d{{3}}){{2}}(?![\w-]|[.,]\d)",  # no version: 1.200.000
         (
             rf"{_NUMBER_START}{_NUMBER}(?-i:["
-            rf" \u00a0\u202f]?(?:[{_CURRENCIES}]|{_any_of(_UNITS)})(?<!\ds)){_END}"
+            rf" \u00a0\u202f]?{UNIT}(?<!\ds)){_END}"
         ),
     ],
     "version": [

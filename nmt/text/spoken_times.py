@@ -64,10 +64,17 @@ _AFTER_HOUR = (
     r"|that|today|tonight|tomorrow|yesterday|\w{3,6}day)\b)"
 )
 """What shows that a number is an hour, unlike the two years after a cut by half."""
+_AFTER_WORD = "|".join(
+    rf"(?<=\b{word} )"
+    for word in ("um", "ab", "bis", "vor", "nach", "gegen", "seit", "von", "und", "oder", "ist")
+)
+_BARE_QUARTER = rf"(?-i:viertel)|(?:{_AFTER_WORD}|(?<!\w\s))(?-i:Viertel)"
+"""Viertel acht, but not im Viertel acht Häuser, where it is a noun."""
 _BEFORE_NOUN = r"(?=\s\w+\s(?!Uhr)(?-i:[A-ZÄÖÜ]))"
 _SPOKEN = {
     "de": _pattern(
-        rf"(?P<part>halb|(?:drei\s?)?viertel(?:\s(?:nach|vor)(?!{_BEFORE_NOUN}))?)\s{_HOUR['de']}"
+        rf"(?P<part>halb|drei\s?viertel|viertel\s(?:nach|vor)(?!{_BEFORE_NOUN})|{_BARE_QUARTER})"
+        rf"\s{_HOUR['de']}"
     ),
     "en": _pattern(
         rf"(?:a\s)?(?P<part>half[ -]past|(?:{_BEFORE_TIME})half"

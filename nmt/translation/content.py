@@ -71,7 +71,11 @@ sieben."""
 _CONJUNCTION = "and|or|und|oder|sowie"
 _SEPARATOR = lazy_pattern(rf"(,? (?:{_CONJUNCTION}) |[,;]\s+)")
 _WORD = r"[^\s,;:.!?()\"“”„»«]+"
-_CLAUSE = "(?:dass|daß|ob|um|weil|wenn|wie|wo|was|that|which|who|where|when|while|what|if|because) "
+_CLAUSE = (
+    "(?:dass|daß|ob|um|weil|wenn|wie|wo|was|that|which|who|where|when|while|what|if|because)"
+    f" (?!(?:{_CONJUNCTION}) )"
+)
+"""The start of a clause; in `who, how and when`, the words are items."""
 _ITEM = rf"(?!{_CLAUSE}){_WORD}(?: {_WORD}){{0,{MAX_ITEM_WORDS - 1}}}"
 _END = r"[.!?]?\W*$"
 _COMMA = "[,;] "

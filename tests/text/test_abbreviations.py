@@ -49,7 +49,10 @@ def written_out(text: str, language: str) -> str:
         ),
         ("Kosten: 5 Mio. Dauer: 3 Std.", "Kosten: 5 Millionen. Dauer: 3 Stunden."),
         ("Ein:e neue:r Ärzt:in und Co-Leiter:innen", "Ein:e neuer Ärztin und Co-Leiterinnen"),
+        ("Am Sonnabend, sonnabends, Sonnabendabend", "Am Samstag, samstags, Samstagabend"),
+        ("Nur 5,- Euro, 1.150,–\u00a0€ und 9,-- EUR", "Nur 5 Euro, 1.150\u00a0€ und 9 EUR"),
         # Names and other words
+        ("Frau Sonnabend hat 5,- und 2,5 Euro", "Frau Sonnabend hat 5,- und 2,5 Euro"),
         ("Mein Sohn heißt Max. 5 Tage war er da.", "Mein Sohn heißt Max. 5 Tage war er da."),
         ("Ich mag diese Art. 5 gibt es.", "Ich mag diese Art. 5 gibt es."),
         ("Nach § 5 Abs. 1 S. 2 UStG", "Nach § 5 Absatz 1 S. 2 UStG"),

@@ -147,6 +147,17 @@ def test_a_time_has_its_article() -> None:
     assert text[time.start : time.end] == "a quarter to two"
 
 
+@pytest.mark.parametrize("text", ["Um Viertel acht.", "Viertel acht.", "Es ist viertel acht."])
+def test_a_quarter_before_an_hour_is_a_time(text: str) -> None:
+    [time] = find_spoken_times(text, "de")
+    assert time.clock == "7:15"
+
+
+@pytest.mark.parametrize("text", ["In diesem Viertel acht Häuser.", "Im dritten Viertel acht."])
+def test_a_district_or_part_before_a_number_is_no_time(text: str) -> None:
+    assert find_spoken_times(text, "de") == []
+
+
 def test_numbers_of_times_are_written_in_words() -> None:
     text = "Um halb 9, halb\u00a012 oder 8:30"
     assert apply_edits(text, spell_hours(text, "de")) == "Um halb neun, halb\u00a0zwölf oder 8:30"

@@ -259,6 +259,9 @@ def test_items_of_lists() -> None:
     found = find_items("We bought salt, oil, rice, tea and bread in the old town yesterday.")
     assert found is not None
     assert found[0] == "oil, rice, tea"
+    found = find_items("Wer, wie, was, wann, wo und warum?")
+    assert found is not None
+    assert found[0] == "wie, was, wann, wo und warum"
     assert find_items("After dinner, he went home and slept.") is None
 
 

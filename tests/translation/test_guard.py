@@ -25,18 +25,19 @@ from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.prepare import prepare
 from nmt.search import parse_search
 from nmt.text.normalization import normalize
-from nmt.text.numbers import equivalent_pattern, localize_decimal
+from nmt.text.numbers import Context, equivalent_pattern, localize_decimal
 from nmt.text.sentences import count_sentences, split_to_fit
 from nmt.text.spans import apply_edits, compile_patterns, find_spans
 from nmt.text.whitespace import surrounding_whitespace
 from nmt.translation.alignment import Link
 from nmt.translation.budget import Budget
 from nmt.translation.checks import count_occurrences, find_problems, is_missing
+from nmt.translation.formats import localized
 from nmt.translation.glossary import Glossary, Term
 from nmt.translation.periods import without_added_period
 from nmt.translation.placement import TermPlacement, edit_words
 from nmt.translation.readings import title_as_sentence
-from nmt.translation.segments import FixedSpan, protected_spans
+from nmt.translation.segments import FixedSpan, as_fixed_spans, protected_spans
 from nmt.translation.stand_ins import substitute
 from nmt.translation.terms import (
     AlignedText,
@@ -455,19 +456,41 @@ def test_equivalent_formats() -> None:
 def test_decimals_have_the_format_of_the_target_language(
     number: str, following: str, expected: str
 ) -> None:
-    assert localize_decimal(number, following, "en", "de") == expected
-    assert localize_decimal(number, following, "en", "ja") == number
+    assert localize_decimal(number, Context("", following), "en", "de") == expected
+    assert localize_decimal(number, Context("", following), "en", "ja") == number
     if expected != number:
-        assert localize_decimal(expected, following, "de", "en") == number
+        assert localize_decimal(expected, Context("", following), "de", "en") == number
 
 
 def test_a_german_number_with_one_point_may_be_a_version() -> None:
-    assert localize_decimal("2.500", " neue Sitze", "de", "en") == "2,500"
-    assert localize_decimal("2.500", " bis 3.000 Sitze", "de", "en") == "2,500"
-    assert localize_decimal("2.000", " kamen", "de", "en") == "2,000"
-    assert localize_decimal("2.500", " ist neu", "de", "en") == "2.500"
-    assert localize_decimal("0.125", " Menschen", "de", "en") == "0.125"
-    assert localize_decimal("1,500", " came", "en", "de") == "1.500"
+    assert localize_decimal("2.500", Context("", " neue Sitze"), "de", "en") == "2,500"
+    assert localize_decimal("2.500", Context("", " bis 3.000 Sitze"), "de", "en") == "2,500"
+    assert localize_decimal("2.000", Context("", " kamen"), "de", "en") == "2,000"
+    assert localize_decimal("2.500", Context("", " ist neu"), "de", "en") == "2.500"
+    assert localize_decimal("0.125", Context("", " Menschen"), "de", "en") == "0.125"
+    assert localize_decimal("1,500", Context("", " came"), "en", "de") == "1.500"
+    assert localize_decimal("2.500", Context("", " bis 3.000 km"), "de", "en") == "2,500"
+    assert localize_decimal("2.500", Context("", " m² groß"), "de", "en") == "2,500"
+    assert localize_decimal("2.500", Context("EUR ", " fehlen"), "de", "en") == "2,500"
+    assert localize_decimal("2.500", Context("Version ", " der Software"), "de", "en") == "2.500"
+    assert localize_decimal("2.000", Context("Kapitel ", " Ende"), "de", "en") == "2.000"
+    assert localize_decimal("2.500", Context("die Version ", " Euro"), "de", "en") == "2,500"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Von 1.299 auf 1.499 Euro.", ["1,299", "1,499"]),
+        ("Mit 1.100 zu 2.300 Stimmen.", ["1,100", "2,300"]),
+        ("1.250.000 Leser, davon sind 2.500 neu.", ["1,250,000", "2,500"]),
+        ("Version 1.299 für 1.499 Euro.", ["1.299", "1,499"]),
+        ("Von 1.299 auf 1.499 gestiegen.", ["1.299", "1.499"]),
+    ],
+)
+def test_all_thousands_of_a_text_have_the_same_separators(text: str, expected: list[str]) -> None:
+    spans = find_spans(text)
+    found = localized(text, as_fixed_spans(text, spans), spans, ("de", "en"))
+    assert [span.translation for span in found] == expected
 
 
 def test_numbers_of_a_table_keep_their_format(translator: Translator) -> None:

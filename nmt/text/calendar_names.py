@@ -118,4 +118,4 @@ def _missing_relative(source: str, text: str, code: str) -> list[str]:
         is_title = name.istitle() and (" " in name or name in text)
         if not is_title and not any(each in text.lower() for each in translations):
             missing.append(translations[0])
-    return list(dict.fromkeys(missing))
+    return missing

@@ -30,8 +30,10 @@ _DECIMAL_POINT = _DECIMAL.format(group=",", decimal=r"\.")
 _WITH_COMMA = lazy_pattern(rf"[^\d.,]*{_DECIMAL_COMMA}(?:-{_DECIMAL_COMMA})?[^\d.,]*")
 _WITH_POINT = lazy_pattern(rf"[^\d.,]*{_DECIMAL_POINT}(?:-{_DECIMAL_POINT})?[^\d.,]*")
 _MILLIONS_WITH_POINTS = lazy_pattern(r"[^\d.,]*\d{1,3}(?:\.\d{3}){2,3}[^\d.,]*")
-_THOUSANDS_WITH_POINT = lazy_pattern(r"[^\d.,]*[1-9]\d{0,2}\.\d{3}[^\d.,]*")
-_GROUPED_WITH_COMMAS = lazy_pattern(r"[^\d.,]*[1-9]\d{0,2}(?:,\d{3}){1,3}(?:\.\d+)?[^\d.,]*")
+_THOUSANDS = r"[1-9]\d{0,2}\.\d{3}"
+_THOUSANDS_WITH_POINT = lazy_pattern(rf"[^\d.,]*{_THOUSANDS}(?:-{_THOUSANDS})?[^\d.,]*")
+_GROUPS = r"[1-9]\d{0,2}(?:,\d{3}){1,3}(?:\.\d+)?"
+_GROUPED_WITH_COMMAS = lazy_pattern(rf"[^\d.,]*{_GROUPS}(?:-{_GROUPS})?[^\d.,]*")
 _BEFORE_NOUN = lazy_pattern(
     rf"(?:(?: ?[–-] ?| (?:bis|und|oder) )\d[\d.,]*)?"
     rf"(?:(?: [a-zäöüß]+e[nrs]?)? [A-ZÄÖÜ]|[ \u00a0]?{UNIT}[²³]?(?!\w))"

@@ -168,8 +168,8 @@ _PATTERNS = {
     "version": [
         rf"{_START}v\d+(?:\.\d+)*(?![\w-]|[.,]\d)",
         rf"{_START}v?\d+(?:\.\d+)+[-.]?(?:alpha|beta|rc|dev|pre|preview|snapshot|final)(?:[-.]?\d+)*{_END}",
-        # Also 192.168.1.1, 31.12.2024
-        rf"{_START}v?\d+(?:\.\d+){{2,}}(?:[-.]?[a-z]+\d*)?(?::\d+)?{_END}",
+        # Also 192.168.1.1, 10.0.0.0/8, 31.12.2024
+        rf"{_START}v?\d+(?:\.\d+){{2,}}(?:[-.]?[a-z]+\d*)?(?::\d+)?(?:/\d{{1,2}}(?![.\d]))?{_END}",
     ],
     "time_stamp": [
         (

@@ -86,6 +86,8 @@ _LIST = lazy_pattern(
     rf"|(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 3},}}{_ITEM}(?=,? (?:{_CONJUNCTION}) ))"
 )
 """The items of a list after the first one. The last item counts if the text ends with it."""
+_LAST_ITEM = lazy_pattern(rf",? (?:{_CONJUNCTION}) ")
+"""What shows after these items that there is a last one."""
 _CURRENCIES = {
     "euro": r"€|\beur(?:o(?:s|cents?)?)?\b",
     "dollar": r"\$|\busd\b|\w{0,30}dollars?",
@@ -249,8 +251,11 @@ def has_missing_item(source: str, text: str) -> bool:
     if not found:
         return False
     others, _ = split_items(found[0])
+    num_items = 1 + len(others)
+    if _LAST_ITEM.match(source, found.end()):
+        num_items += 1
     translated, _ = split_items(text)
-    if len(translated) < 1 + len(others):
+    if len(translated) < num_items:
         return True
     items, _ = split_items(source)
     return _has_equal_items(translated) and not _has_equal_items(items)

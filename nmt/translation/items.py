@@ -12,7 +12,10 @@ from nmt.translation.periods import without_added_period
 from nmt.translation.result import Translation
 from nmt.translation.segments import Line
 
-CONJUNCTIONS = ({"en": "and", "de": "und"}, {"en": "or", "de": "oder"})
+CONJUNCTIONS = {
+    ("de", "en"): {"und": "and", "sowie": "and", "oder": "or"},
+    ("en", "de"): {"and": "und", "or": "oder"},
+}
 
 
 def join_items(
@@ -33,9 +36,6 @@ def join_items(
 
 
 def _translate_separator(text: str, src: str, tgt: str) -> str:
-    for conjunctions in CONJUNCTIONS:
-        word = conjunctions.get(base_language(src))
-        translation = conjunctions.get(base_language(tgt))
-        if word and translation and text.strip(" ,") == word:
-            return f" {translation} "
-    return text
+    conjunctions = CONJUNCTIONS.get((base_language(src), base_language(tgt)), {})
+    word = conjunctions.get(text.strip(" ,"))
+    return f" {word} " if word else text

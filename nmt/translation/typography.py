@@ -34,8 +34,9 @@ def correct_typography(source: str, text: str, src: str, tgt: str) -> str:
     the period of a sentence after the quotation mark of its last words, and the s of genitives."""
     if " - " in source and not re.search("[–—]", source):
         text = text.replace(" – ", " - ")
-    if "( " not in source:  # a constraint begins with a space
-        text = text.replace("( ", "(")
+    for bracket in "([":
+        if f"{bracket} " not in source:  # a constraint begins with a space
+            text = text.replace(f"{bracket} ", bracket)
     if "..." in source and "…" not in source:
         text = text.replace("…", "...")
     if (base_language(src), base_language(tgt)) == ("en", "de"):

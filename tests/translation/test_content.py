@@ -24,6 +24,7 @@ from nmt.translation.content import (
     number_problems,
     unbalanced_marks,
 )
+from nmt.translation.items import join_items
 from nmt.translation.marks import restore_marks
 from nmt.translation.segments import FixedSpan, Line
 from nmt.translation.stand_ins import digits_for_words
@@ -240,6 +241,8 @@ def test_case_inside_a_sentence(language: str, source: str, text: str, expected:
             "I know: salt, oil, rice and tea.",
             False,
         ),
+        ("Salz, Öl, Reis und Tee fehlen in der Küche.", "Salt, oil and tea are missing.", True),
+        ("Salz, Öl, Reis und Tee fehlen in der Küche.", "Salt, oil, rice, tea.", False),
         ("Seiten, Seitentypen, Typen und Felder", "Pages, page types, types and fields", False),
         (
             "Oh, come on, Tom, you know, we are late.",
@@ -400,3 +403,14 @@ def test_lost_marks_are_restored() -> None:
     [[restored]] = Guard(translator).stream([['She said "good night" to me.']])
     assert re.search(r'"\w[^"]*"', restored.text)
     assert restored.warnings == ()
+
+
+def test_conjunctions_of_lists_are_translated() -> None:
+    class Stub:
+        def encode_batch(self, texts: list[str], *, target: bool) -> list[list[int]]:
+            return [[1] for _ in texts]
+
+    translations = [Translation("rice"), Translation("tea")]
+    assert join_items("Reis sowie Tee", translations, ("de", "en"), Stub()) == "rice and tea"
+    assert join_items("Reis, oder Tee", translations, ("de", "en"), Stub()) == "rice or tea"
+    assert join_items("Reis oder Tee", translations, ("de", "fr"), Stub()) == "rice oder tea"

@@ -484,6 +484,7 @@ def test_a_german_number_with_one_point_may_be_a_version() -> None:
         ("Mit 1.100 zu 2.300 Stimmen.", ["1,100", "2,300"]),
         ("1.250.000 Leser, davon sind 2.500 neu.", ["1,250,000", "2,500"]),
         ("Version 1.299 für 1.499 Euro.", ["1.299", "1,499"]),
+        ("Etwa 1.000-1.200 Leser.", ["1,000-1,200"]),
         ("Von 1.299 auf 1.499 gestiegen.", ["1.299", "1.499"]),
     ],
 )
@@ -491,6 +492,22 @@ def test_all_thousands_of_a_text_have_the_same_separators(text: str, expected: l
     spans = find_spans(text)
     found = localized(text, as_fixed_spans(text, spans), spans, ("de", "en"))
     assert [span.translation for span in found] == expected
+
+
+def test_the_days_of_terms_are_those_of_the_glossary() -> None:
+    term = FixedSpan(3, 9, "Mon.", is_opaque=False, is_term=True)
+    line = Line("Am Montag und Freitag.", fixed=(term,))
+    problems = find_problems(line, "On Mon. and on that day.", ("de", "en"))
+    assert problems == ("missing-date: Friday",)
+    halb = FixedSpan(3, 14, "six thirty", is_opaque=False, is_term=True)
+    line = Line("Um halb sieben.", fixed=(halb,))
+    assert find_problems(line, "At six thirty.", ("de", "en")) == ()
+
+
+def test_a_network_is_one_span() -> None:
+    text = "Use 10.0.0.0/8, not 31.12.2024/1.1.2025."
+    spans = [text[span.start : span.end] for span in find_spans(text)]
+    assert spans == ["10.0.0.0/8", "31.12.2024", "1.1.2025"]
 
 
 def test_numbers_of_a_table_keep_their_format(translator: Translator) -> None:

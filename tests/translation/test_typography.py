@@ -16,6 +16,8 @@ from nmt.translation.typography import correct_typography
         ("A – b – c", "A – b – c", "A – b – c"),
         ("A—b", "A – b", "A – b"),
         ("On (Monday)", "Am ( Montag)", "Am (Montag)"),
+        ("Press [Ctrl]", "Drücke [ Strg]", "Drücke [Strg]"),
+        ("[ ] Done", "[ ] Fertig", "[ ] Fertig"),
         ("Well ...", "Nun …", "Nun ..."),
         ("Well … and ...", "Nun … und …", "Nun … und …"),
         ('He has a "plan."', 'Er hat einen "Plan."', 'Er hat einen "Plan".'),
@@ -48,8 +50,8 @@ def test_other_languages_keep_their_quotation_marks() -> None:
     assert correct_typography('Has "plans."', text, "en", "fr") == text
 
 
-def test_hyphens_take_linear_time() -> None:
-    start = time.perf_counter()
-    text = "A-" * 20_000
-    assert correct_typography("Anna's car", text, "en", "de") == text
-    assert time.perf_counter() - start < 1
+def test_the_time_of_genitives_is_linear() -> None:
+    text = "Anna-" * 20_000
+    start = time.process_time()
+    correct_typography(text, text, "en", "de")
+    assert time.process_time() - start < 2

@@ -250,7 +250,10 @@ _GERMAN_DAYS = lazy_pattern(r"(?<!\w)(Mo|Di|Mi|Do|Fr|Sa|So)\.([–-])(Mo|Di|Mi|D
 """Days such as Mo.-Fr., whose periods end no sentence. Models copy Mo-Fr, not Montag-Freitag."""
 _SONNABEND = lazy_pattern(r"(?<!\w)(?<!Herr )(?<!Frau )([Ss])onnabend(\w{0,10})(?!\w)")
 """The other name of Samstag, which models copy."""
-_NO_CENTS = lazy_pattern(r"(?<=\d),[-–—]{1,2}(?=\s?(?:€|EUR\b|Euro\b))")
+_NO_CENTS = lazy_pattern(
+    r"(?<=\d)(?P<after>,[-–—]{1,2})(?=\s?(?:€|EUR\b|Euro\b))"
+    r"|(?:€|\bEUR|\bEuro)\s?\d[\d.]{0,11}(?P<before>,[-–—]{1,2})(?![\w-])"
+)
 """What German writes in place of cents."""
 _GENDERED_NOUN = lazy_pattern(rf"(?<!\w)([A-ZÄÖÜ]\w*{_PERSON}|Ärzt)(?:[:*_·]|/-)(in(?:nen)?)(?!\w)")
 """A noun for all genders, such as Student:innen."""
@@ -323,7 +326,7 @@ def _plain_german(text: str) -> Iterator[Edit]:
         for match in pattern.finditer(text):
             yield (*match.span(), match[1] + match[2])
     for match in _NO_CENTS.finditer(text):
-        yield (*match.span(), "")
+        yield (*match.span(match.lastgroup or 0), "")
     for match in _SONNABEND.finditer(text):
         yield (*match.span(), f"{match[1]}amstag{match[2]}")
     for match in _GERMAN_DAYS.finditer(text):

@@ -34,7 +34,9 @@ _MINUTES_OF_PARTS = {
     "quartertill": -15,
 }
 """Minutes that the words before an hour add to it, without spaces."""
-_HOUR = {code: rf"(?P<hour>{'|'.join(hours)}|[01]?\d|2[0-4])" for code, hours in _HOURS.items()}
+_TWELVE = ("midnight", "noon")
+_NAMES = {"de": _HOURS["de"], "en": [*_HOURS["en"], *_TWELVE]}
+_HOUR = {code: rf"(?P<hour>{'|'.join(names)}|[01]?\d|2[0-4])" for code, names in _NAMES.items()}
 _BEFORE_TIME = "|".join(rf"(?<=\b{word} )" for word in ("at", "since", "till", "until"))
 _BEFORE_TIME_OR_AMOUNT = "|".join(
     rf"(?<=\b{word} )"
@@ -181,6 +183,8 @@ def _read_clock(time: re.Match[str], code: str) -> int:
 
 def _read_hour(time: re.Match[str], code: str) -> int:
     hour = time["hour"].lower()
+    if hour in _TWELVE:
+        return 0
     return int(hour) if hour.isdigit() else _HOURS[code].index(hour)
 
 

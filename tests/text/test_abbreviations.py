@@ -51,6 +51,7 @@ def written_out(text: str, language: str) -> str:
         ("Ein:e neue:r Ärzt:in und Co-Leiter:innen", "Ein:e neuer Ärztin und Co-Leiterinnen"),
         ("Am Sonnabend, sonnabends, Sonnabendabend", "Am Samstag, samstags, Samstagabend"),
         ("Nur 5,- Euro, 1.150,–\u00a0€ und 9,-- EUR", "Nur 5 Euro, 1.150\u00a0€ und 9 EUR"),
+        ("Ab € 2.500,–, EUR 9,-- im Jahr", "Ab € 2.500, EUR 9 im Jahr"),
         # Names and other words
         ("Frau Sonnabend hat 5,- und 2,5 Euro", "Frau Sonnabend hat 5,- und 2,5 Euro"),
         ("Mein Sohn heißt Max. 5 Tage war er da.", "Mein Sohn heißt Max. 5 Tage war er da."),
@@ -144,7 +145,8 @@ def test_gendered_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "repeated", ["A-", "Fr. Weber ", "Abb. 3 ", "Karl V. ", "Ärzt:", "5 Std. "]
+    "repeated",
+    ["A-", "Fr. Weber ", "Abb. 3 ", "Karl V. ", "Ärzt:", "5 Std. ", "5,-", "€ 5.", "Sonnabend"],
 )
 def test_the_time_is_linear(repeated: str) -> None:
     text = repeated * (200_000 // len(repeated))

@@ -90,6 +90,8 @@ def test_other_half_hours_are_missing() -> None:
         ("um Viertel nach eins", "at one-fifteen"),
         ("um Viertel vor eins", "at a quarter to one"),
         ("um 12.45 Uhr", "at a quarter to one"),
+        ("um halb eins", "at half past midnight"),
+        ("um Viertel vor zwölf", "at a quarter to noon"),
         ("um sieben Uhr fünfzehn", "at a quarter after seven"),
     ],
 )

@@ -68,7 +68,7 @@ _CONVERTED = lazy_pattern(
 )
 """Words of times and amounts whose translation may have another number: half past six is halb
 sieben."""
-_CONJUNCTION = "and|or|und|oder|sowie"
+_CONJUNCTION = "and|or|as well as|und|oder|sowie"
 _SEPARATOR = lazy_pattern(rf"(,? (?:{_CONJUNCTION}) |[,;]\s+)")
 _WORD = r"[^\s,;:.!?()\"“”„»«]+"
 _CLAUSE = (
@@ -76,7 +76,7 @@ _CLAUSE = (
     f" (?!(?:{_CONJUNCTION}) )"
 )
 """The start of a clause; in `who, how and when`, the words are items."""
-_ITEM = rf"(?!{_CLAUSE}){_WORD}(?: {_WORD}){{0,{MAX_ITEM_WORDS - 1}}}"
+_ITEM = rf"(?!{_CLAUSE}|(?:{_CONJUNCTION}) ){_WORD}(?: {_WORD}){{0,{MAX_ITEM_WORDS - 1}}}"
 _END = r"[.!?]?\W*$"
 _COMMA = "[,;] "
 _LIST = lazy_pattern(
@@ -252,7 +252,8 @@ def has_missing_item(source: str, text: str) -> bool:
         return False
     others, _ = split_items(found[0])
     num_items = 1 + len(others)
-    if _LAST_ITEM.match(source, found.end()):
+    is_long = num_items >= MIN_ITEMS  # the items of a shorter one may be clauses
+    if is_long and _LAST_ITEM.match(source, found.end()):
         num_items += 1
     translated, _ = split_items(text)
     if len(translated) < num_items:

@@ -14,7 +14,7 @@ from nmt.translation.segments import Line
 
 CONJUNCTIONS = {
     ("de", "en"): {"und": "and", "sowie": "and", "oder": "or"},
-    ("en", "de"): {"and": "und", "or": "oder"},
+    ("en", "de"): {"and": "und", "as well as": "sowie", "or": "oder"},
 }
 
 

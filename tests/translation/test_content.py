@@ -241,8 +241,19 @@ def test_case_inside_a_sentence(language: str, source: str, text: str, expected:
             "I know: salt, oil, rice and tea.",
             False,
         ),
-        ("Salz, Öl, Reis und Tee fehlen in der Küche.", "Salt, oil and tea are missing.", True),
-        ("Salz, Öl, Reis und Tee fehlen in der Küche.", "Salt, oil, rice, tea.", False),
+        ("Salz, Öl, Mehl, Reis und Tee fehlen in der Küche.", "Salt, oil, flour, tea.", True),
+        (
+            "Salz, Öl, Mehl, Reis und Tee fehlen in der Küche.",
+            "Salt, oil, flour, rice, tea.",
+            False,
+        ),
+        (
+            "Tiere, die laufen dürfen, fressen und schlafen viel mehr als wir.",
+            "Animals, if free, eat.",
+            False,
+        ),
+        ("Salz, Öl, Reis sowie Tee", "Salt, oil, rice as well as tea", False),
+        ("Er geht, sagt er, sowie der Hund und Tom.", "He goes, he says, with the dog.", False),
         ("Seiten, Seitentypen, Typen und Felder", "Pages, page types, types and fields", False),
         (
             "Oh, come on, Tom, you know, we are late.",

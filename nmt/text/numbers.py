@@ -34,9 +34,11 @@ _THOUSANDS = r"[1-9]\d{0,2}\.\d{3}"
 _THOUSANDS_WITH_POINT = lazy_pattern(rf"[^\d.,]*{_THOUSANDS}(?:-{_THOUSANDS})?[^\d.,]*")
 _GROUPS = r"[1-9]\d{0,2}(?:,\d{3}){1,3}(?:\.\d+)?"
 _GROUPED_WITH_COMMAS = lazy_pattern(rf"[^\d.,]*{_GROUPS}(?:-{_GROUPS})?[^\d.,]*")
+_ADJECTIVE = "[a-zäöüß]+e[nrs]?"
 _BEFORE_NOUN = lazy_pattern(
     rf"(?:(?: ?[–-] ?| (?:bis|und|oder) )\d[\d.,]*)?"
-    rf"(?:(?: [a-zäöüß]+e[nrs]?)? [A-ZÄÖÜ]|[ \u00a0]?{UNIT}[²³]?(?!\w))"
+    rf"(?:(?:[ \u00a0]{_ADJECTIVE}(?:, {_ADJECTIVE})?)?[ \u00a0-][„“\"»]?[A-ZÄÖÜ]"
+    rf"|[ \u00a0]?{UNIT}[²³]?(?!\w)|[ ](?:mehr|weniger|pro|von (?:ihnen|uns))\b)"
 )
 """What shows in German that a number with a point is no version or section."""
 _NUMBERED = lazy_pattern(
@@ -46,7 +48,10 @@ _NUMBERED = lazy_pattern(
 )
 """The end of a text before the number of a version or section, in German."""
 _MONEY_AHEAD = lazy_pattern(r" (?:US-)?(?:Euro|Dollar|Franken)\b")
-_MONEY_BEFORE = lazy_pattern(r"\b(?:EUR|USD|CHF|GBP|Euro) $")
+_AMOUNT_BEFORE = lazy_pattern(
+    r"\b(?:EUR|USD|CHF|GBP|Euro|[Rr]und|[Ee]twa|[Cc]a\.|[Cc]irca|[Kk]napp|[Ff]ast|[Uu]ngefähr"
+    r"|[Nn]ahezu|(?:[Mm]ehr|[Ww]eniger) als|[Bb]is zu|[Ii]nsgesamt|[Mm]indestens|[Hh]öchstens) $"
+)
 _BEFORE_MEASURE = lazy_pattern(
     r"(?:(?: ?[–-] ?| (?:to|and|or) )\d[\d.,]*)?[ -](?!(?:times|points) out\b(?! of\b))"
     r"(?:(?:hundred|thousand|(?:m|b|tr)illion"
@@ -103,9 +108,9 @@ def localize_decimal(number: str, context: Context, src: str, tgt: str) -> str:
 
 def _is_group(number: str, context: Context) -> bool:
     """Return whether the point of a German number separates groups, and not parts of a version."""
-    is_money = _MONEY_AHEAD.match(context.following) or _MONEY_BEFORE.search(context.preceding)
-    if is_money or not _NUMBERED.search(context.preceding):
-        is_measure = is_money or _BEFORE_NOUN.match(context.following)
+    is_amount = _MONEY_AHEAD.match(context.following) or _AMOUNT_BEFORE.search(context.preceding)
+    if is_amount or not _NUMBERED.search(context.preceding):
+        is_measure = is_amount or _BEFORE_NOUN.match(context.following)
         return bool(is_measure or context.has_thousands or number.endswith(".000"))
     return False
 

@@ -57,7 +57,7 @@ MAX_DIGITS = 15
 _DIGITS = lazy_pattern(r"\d+")
 _GROUPED = lazy_pattern(
     r"(?<![\w.,:/-])\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?:(?:st|nd|rd|th)\b)?"
-    r"(?![\w:/-]|[.,]\d)"
+    r"(?![\w:/]|[.,-]\d)"
 )
 _WHOLE_NUMBER = lazy_pattern(r"(?<![\w.,:/-])\d{1,15}(?![\w:/-]|[.,]\d)")
 _CONVERTED = lazy_pattern(

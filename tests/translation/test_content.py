@@ -425,3 +425,10 @@ def test_conjunctions_of_lists_are_translated() -> None:
     assert join_items("Reis sowie Tee", translations, ("de", "en"), Stub()) == "rice and tea"
     assert join_items("Reis, oder Tee", translations, ("de", "en"), Stub()) == "rice or tea"
     assert join_items("Reis oder Tee", translations, ("de", "fr"), Stub()) == "rice oder tea"
+
+
+def test_the_number_of_a_compound_is_not_added() -> None:
+    source = "Die 2.500-Seelen-Gemeinde"
+    assert list(number_problems(source, "The 2,500 inhabitants", "de", "en")) == []
+    problems = list(number_problems(source, "The 3,500 inhabitants", "de", "en"))
+    assert problems == ["number-added: 3500"]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from operator import attrgetter
 from typing import NamedTuple
 
 from nmt.data.placeholders import contains_separate, separate_pattern
-from nmt.text.halves import Half, find_english_halves
+from nmt.text.halves import find_english_halves
 from nmt.text.language_codes import base_language
 from nmt.text.number_words import MAX_SPELLED, NumberWord, find_number_words, is_time, spell_number
 from nmt.text.spans import without_overlaps
-from nmt.text.spoken_times import SpokenTime, find_spoken_times
+from nmt.text.spoken_times import find_spoken_times
 from nmt.translation.alignment import Link, align
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line
@@ -101,46 +101,70 @@ def substitute(line: Line, symbols: Sequence[str]) -> Substitution | None:
     return _write_symbols(line, spans, target)
 
 
+class _InDigits(NamedTuple):
+    """Words for a number or time, and its digits."""
+
+    start: int
+    end: int
+    """Offsets of its characters."""
+    source: str
+    """Its digits in the source."""
+    target: str
+    """Its digits in the translation."""
+    spelled: str
+    """What replaces them there."""
+
+
 def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
     """Replace the numbers in words by digits, which are spelled again in the translation; None if
     the line has none.
 
     Times, ordinals and numbers above `MAX_SPELLED` stay digits.
     """
-    in_source: Spans = {}
-    in_target: Texts = {}
-    spans: list[FixedSpan | SpokenTime | Half | NumberWord] = [*line.fixed]
-    spans += find_spoken_times(line.text, src)
-    spans += find_english_halves(line.text, src, tgt)
+    spans: list[FixedSpan | _InDigits | NumberWord] = [*line.fixed]
+    spans += _times_and_halves(line.text, src, tgt)
     spans += find_number_words(line.text, src)
+    found: list[_InDigits] = []
     numbers: list[NumberWord] = []
     for span in without_overlaps(spans):
-        if isinstance(span, SpokenTime):
-            in_source[span.clock] = FixedSpan(span.start, span.end, span.clock)
-            in_target[span.clock] = span.clock
-        elif isinstance(span, Half):
-            in_source[span.english] = FixedSpan(span.start, span.end, span.german_word)
-            in_target[span.german] = span.german_word
+        if isinstance(span, _InDigits):
+            found.append(span)
         elif isinstance(span, NumberWord):
             numbers.append(span)
+    found += _numbers_in_digits(line.text, numbers, src, tgt)
+    in_source: Spans = {}
+    in_target: Texts = {}
+    for each in found:
+        in_source[each.source] = FixedSpan(each.start, each.end, each.spelled)
+        in_target[each.target] = each.spelled
+    return _write_symbols(line, in_source, in_target)
+
+
+def _times_and_halves(text: str, src: str, tgt: str) -> Iterator[_InDigits]:
+    for time in find_spoken_times(text, src):
+        yield _InDigits(time.start, time.end, time.clock, time.clock, time.clock)
+    for half in find_english_halves(text, src, tgt):
+        yield _InDigits(half.start, half.end, half.english, half.german, half.german_word)
+
+
+def _numbers_in_digits(
+    text: str, numbers: Sequence[NumberWord], src: str, tgt: str
+) -> Iterator[_InDigits]:
+    """Yield the digits of numbers, and those of times such as at two-twenty."""
     minutes = None
     for number, following in zip_longest(numbers, numbers[1:]):
         if number is minutes:
             continue
-        if following and is_time(line.text, number, following):
+        if following and is_time(text, number, following):
             minutes = following
             time = f"{number.value}:{following.value:02d}"
-            in_source[time] = FixedSpan(number.start, following.end, time)
-            in_target[time] = time
+            yield _InDigits(number.start, following.end, time, time, time)
             continue
         digits = _in_digits(number, tgt)
         spelled = digits
         if not number.is_ordinal and number.value <= MAX_SPELLED:
             spelled = spell_number(number.value, tgt)
-        span = FixedSpan(number.start, number.end, spelled)
-        in_source[_in_digits(number, src)] = span
-        in_target[digits] = spelled
-    return _write_symbols(line, in_source, in_target)
+        yield _InDigits(number.start, number.end, _in_digits(number, src), digits, spelled)
 
 
 def _write_symbols(line: Line, in_source: Spans, in_target: Texts) -> Substitution | None:

@@ -52,13 +52,12 @@ def correct_times(source: str, text: str, src: str, tgt: str) -> str:
 
     Only translations between English and German are changed.
     """
+    text = apply_edits(text, half_hour_edits(source, text, src, tgt))
     match base_language(src), base_language(tgt):
         case ("de", "en"):
-            text = apply_edits(text, half_hour_edits(source, text, src, tgt))
             text = apply_edits(text, _english_edits(source, text))
             return apply_edits(text, _english_range_edits(text))
         case ("en", "de"):
-            text = apply_edits(text, half_hour_edits(source, text, src, tgt))
             text = apply_edits(text, _german_edits(source, text))
             return apply_edits(text, _german_range_edits(source, text))
     return text

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
@@ -47,6 +47,7 @@ from nmt.documents.ranges import (
 )
 from nmt.text.numbers import swap_separators
 from nmt.text.spans import without_overlaps
+from nmt.translation.alignment import best_run
 from nmt.translation.segments import FixedSpan, protected_spans
 
 GAP_COST = 0.5
@@ -434,7 +435,7 @@ class _Placement:
         for i, gain in self._block.gains(tag.span).items():
             if cost(i) < math.inf:
                 gains[i] = gain
-        run = _best_run(gains, cost, GAP_COST)
+        run = best_run(gains, cost, GAP_COST)
         if run is None:
             return None
         first, last = run
@@ -442,7 +443,7 @@ class _Placement:
         total = sum(gains.values())
         is_doubtful = covered < MIN_CERTAINTY * total
         if is_doubtful:
-            run = _best_run(self._prefer_long(gains), cost, DOUBTFUL_GAP_COST) or run
+            run = best_run(self._prefer_long(gains), cost, DOUBTFUL_GAP_COST) or run
         first, last = run
         return Tag(units[first].start, units[last].end, tag.id, is_doubtful)
 
@@ -467,37 +468,3 @@ class _Placement:
         if start is None:
             return replace(point, is_doubtful=True)
         return Tag(start, ends[start], tag.id, is_doubtful=True)
-
-
-def _best_run(
-    gains: Mapping[int, float], cost: Callable[[int], float], gap_cost: float
-) -> Span | None:
-    """Return the first and last unit of the contiguous run whose gains exceed the costs of its gaps
-    most (Kadane 1984).
-
-    Args:
-        gains: the gain of each unit that has one, by its index, in order.
-        cost: returns the cost of each other unit, relative to `gap_cost`.
-        gap_cost: the cost of a word.
-    """
-    best: Span | None = None
-    best_total = 0.0
-    total = 0.0
-    first = 0
-    last = 0
-    for i, gain in gains.items():
-        # The run continues over a gap while its gains exceed the cost; these steps are no more than
-        # the gains pay for.
-        for gap in range(last + 1, i):
-            if total <= 0:
-                break
-            total -= gap_cost * cost(gap)
-        if total <= 0:
-            first = i
-            total = 0.0
-        total += gain
-        last = i
-        if total > best_total:
-            best = (first, i)
-            best_total = total
-    return best

@@ -5,7 +5,7 @@ Shape suffixes: T target tokens, S source tokens, V source words, U target words
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -101,3 +101,37 @@ def _is_counted(tokens: Tokens) -> list[bool]:
             has_text = [True] * len(word)
         is_counted += has_text
     return is_counted
+
+
+def best_run(
+    gains: Mapping[int, float], cost: Callable[[int], float], gap_cost: float
+) -> tuple[int, int] | None:
+    """Return the first and last word of the contiguous run whose gains exceed the costs of its gaps
+    most (Kadane 1984).
+
+    Args:
+        gains: the gain of each word that has one, by its index, in order.
+        cost: returns the cost of each other word, relative to `gap_cost`.
+        gap_cost: the cost of a gap of one word.
+    """
+    best: tuple[int, int] | None = None
+    best_total = 0.0
+    total = 0.0
+    first = 0
+    last = 0
+    for i, gain in gains.items():
+        # The run continues over a gap while its gains exceed the cost; these steps are no more than
+        # the gains pay for.
+        for gap in range(last + 1, i):
+            if total <= 0:
+                break
+            total -= gap_cost * cost(gap)
+        if total <= 0:
+            first = i
+            total = 0.0
+        total += gain
+        last = i
+        if total > best_total:
+            best = (first, i)
+            best_total = total
+    return best

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from nmt.text.spans import apply_edits
+from nmt.translation.alignment import best_run
 from nmt.translation.content import BRACKETS, QUOTE, bracket_pairs, unbalanced_marks
 
 ASCII_QUOTES = ('"', '"')
@@ -86,32 +87,16 @@ def _with_marks(text: str, marked: Iterable[MarkedWords], alignment: list[tuple[
     edits: list[tuple[int, int, str]] = []
     for each in marked:
         aligned = {target for word, target in alignment if each.contains(word)}
-        found = _best_range(aligned, len(words))
-        if found is None:
+        gains = {word: 1.0 for word in range(len(words)) if word in aligned}
+        run = best_run(gains, lambda _: 1, gap_cost=1)
+        if run is None:
             continue
-        start = words[found[0]][0]
-        end = _end_without_punctuation(text[: words[found[1]][1]], each.closing)
+        first, last = run
+        start = words[first][0]
+        end = _end_without_punctuation(text[: words[last][1]], each.closing)
         edits.append((start, start, each.opening))
         edits.append((end, end, each.closing))
     return apply_edits(text, edits)
-
-
-def _best_range(aligned: set[int], num_words: int) -> tuple[int, int] | None:
-    """Return the contiguous words with the best balance of aligned and other words (maximum
-    subarray, Kadane)."""
-    best: tuple[int, int] | None = None
-    best_balance = 0
-    balance = 0
-    start = 0
-    for word in range(num_words):
-        if balance <= 0:
-            balance = 0
-            start = word
-        balance += 1 if word in aligned else -1
-        if balance > best_balance:
-            best_balance = balance
-            best = (start, word)
-    return best
 
 
 def _end_without_punctuation(text: str, closing: str) -> int:

@@ -20,6 +20,7 @@ from commandline import CommandLine, write
 
 from nmt import Translator
 from nmt.data.pairs import read_pairs
+from nmt.data.sources.holdout import sentence_key
 from nmt.models import discovery
 from nmt.runs import pretrained
 
@@ -324,6 +325,26 @@ def test_short_texts_of_test_sets_are_excluded(tmp_path: Path, english: dict[str
     assert "\nGermany\tDeutschland\n" in (ROOT / "data" / "words.tsv").read_text()
     assert "Germany" in {text for _, _, text, _ in rows}
     assert "Germany" not in english
+
+
+def test_sentences_to_train_on_are_pairs_that_are_not_tested() -> None:
+    data = ROOT / "data"
+    pairs = [line.split("\t") for line in (data / "sentences.tsv").read_text().splitlines()]
+    assert len(pairs) > 5000
+    assert all(len(pair) == 2 and all(pair) for pair in pairs)
+    assert len({tuple(pair) for pair in pairs}) == len(pairs)
+    assert all(side == side.strip() for pair in pairs for side in pair)
+    tested = set()
+    for name in ("short_inputs", "first_sentences"):
+        for line in (data / f"{name}.tsv").read_text().splitlines():
+            _, _, text, accepted = line.split("\t")
+            tested |= {sentence_key(text), *map(sentence_key, accepted.split("|"))}
+    for line in (data / "sentences_test.tsv").read_text().splitlines():
+        tested |= {*map(sentence_key, line.split("\t"))}
+    assert not tested & {sentence_key(side) for pair in pairs for side in pair}
+    names = [line.split("\t")[1] for line in (data / "proper_names.tsv").read_text().splitlines()]
+    text = "\n".join(side for pair in pairs for side in pair)
+    assert not [name for name in names if name in text]
 
 
 def test_lexicon_of_sentence_pairs(tmp_path: Path) -> None:

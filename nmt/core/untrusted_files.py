@@ -431,15 +431,13 @@ def read_front_matter(path: Path) -> JsonObject:
     return {}
 
 
-def read_zip(path: Path, names: Sequence[str]) -> list[bytes]:
+def unzip(content: bytes, names: Sequence[str]) -> list[bytes]:
     """Return the content of these members of a zip file.
 
     Raises:
-        OSError: the file cannot be read.
         ValueError: it is damaged, lacks a member or is too large.
     """
-    file = io.BytesIO(read_bytes(path))
-    with _intact_zip(), zipfile.ZipFile(file) as archive:
+    with _intact_zip(), zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = [archive.getinfo(name) for name in names]
         num_bytes = sum(member.file_size for member in members)
         if num_bytes > MAX_BYTES:

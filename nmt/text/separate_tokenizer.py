@@ -33,9 +33,11 @@ class SeparateTokenizer(Tokenizer):
 
     FILE = "tokenizer.zip"
 
-    def __init__(self, source: bytes, target: bytes, pieces: Sequence[str]) -> None:
+    def __init__(
+        self, source: bytes, target: bytes, pieces: Sequence[str], model: bytes = b""
+    ) -> None:
         """Create a tokenizer from two SentencePiece models and the pieces by id, which start with
-        `SPECIAL_PIECES`.
+        `SPECIAL_PIECES`. `model` is all of this as one file, if it exists already.
 
         Raises:
             CheckpointError: a model is not a SentencePiece model, or the vocabulary is invalid.
@@ -57,7 +59,7 @@ class SeparateTokenizer(Tokenizer):
             raise CheckpointError(
                 f"{SOURCE} or {TARGET} is not a SentencePiece model", "restore the file"
             ) from None
-        self.model = self._to_zip()
+        self.model = model or self._to_zip()
 
     @classmethod
     def load(cls, path: Path) -> SeparateTokenizer:
@@ -68,12 +70,11 @@ class SeparateTokenizer(Tokenizer):
         """
         hint = "restore the original file"
         try:
-            source, target, vocabulary = untrusted_files.read_zip(
-                path, (SOURCE, TARGET, VOCABULARY)
-            )
+            model = untrusted_files.read_bytes(path)
+            source, target, vocabulary = untrusted_files.unzip(model, (SOURCE, TARGET, VOCABULARY))
             pieces = untrusted_files.parse_json(vocabulary)
             untrusted_files.check(pieces, list[str])
-            return cls(source, target, pieces)
+            return cls(source, target, pieces, model)
         except OSError as error:
             raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}", hint) from None
         except (ValueError, CheckpointError):

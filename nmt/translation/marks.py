@@ -47,18 +47,17 @@ def restore_marks(source: str, text: str, alignment: Iterable[tuple[int, int]]) 
         alignment: pairs of source word and target word.
     """
     pairs = list(alignment)
-    quotes = _quotes_of(text)
     for mark in unbalanced_marks(source, text):
         if mark == '"':
-            marked = [_marked_words(source, *offsets, quotes) for offsets in _quote_pairs(source)]
+            marks = _quotes_of(text)
+            places = _quote_pairs(source)
             text = QUOTE.sub("", text)
         else:
-            brackets = (mark, BRACKETS[mark])
-            marked = [
-                _marked_words(source, *offsets, brackets)
-                for offsets in bracket_pairs(source, *brackets)
-            ]
-            text = text.replace(brackets[0], "").replace(brackets[1], "")
+            marks = (mark, BRACKETS[mark])
+            places = bracket_pairs(source, *marks)
+            for bracket in marks:
+                text = text.replace(bracket, "")
+        marked = [_marked_words(source, *place, marks) for place in places]
         text = _with_marks(text, marked, pairs)
     return text
 
@@ -66,19 +65,22 @@ def restore_marks(source: str, text: str, alignment: Iterable[tuple[int, int]]) 
 def _quotes_of(text: str) -> tuple[str, str]:
     """Return the kind of quotation marks that a text uses; ASCII ones if it has none."""
     first = QUOTE.search(text)
-    return _QUOTES_BY_FIRST.get(first[0], ASCII_QUOTES) if first else ASCII_QUOTES
+    if first is None:
+        return ASCII_QUOTES
+    return _QUOTES_BY_FIRST.get(first[0], ASCII_QUOTES)
 
 
 def _quote_pairs(source: str) -> list[tuple[int, int]]:
     offsets = [match.start() for match in QUOTE.finditer(source)]
     opening = offsets[::2]
-    return list(zip(opening, offsets[1::2], strict=True))
+    closing = offsets[1::2]
+    return list(zip(opening, closing, strict=True))
 
 
 def _marked_words(source: str, start: int, end: int, marks: tuple[str, str]) -> MarkedWords:
-    first_word = len(source[: start + 1].split()) - 1
-    last_word = len(source[:end].split()) - 1
-    return MarkedWords(*marks, first_word, last_word)
+    words_to_opening = source[: start + 1].split()
+    words_to_closing = source[:end].split()
+    return MarkedWords(*marks, len(words_to_opening) - 1, len(words_to_closing) - 1)
 
 
 def _with_marks(text: str, marked: Iterable[MarkedWords], alignment: list[tuple[int, int]]) -> str:
@@ -92,8 +94,9 @@ def _with_marks(text: str, marked: Iterable[MarkedWords], alignment: list[tuple[
         if run is None:
             continue
         first, last = run
-        start = words[first][0]
-        end = _end_without_punctuation(text[: words[last][1]], each.closing)
+        start, _ = words[first]
+        _, end_of_word = words[last]
+        end = _end_without_punctuation(text[:end_of_word], each.closing)
         edits.append((start, start, each.opening))
         edits.append((end, end, each.closing))
     return apply_edits(text, edits)

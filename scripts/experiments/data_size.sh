@@ -5,6 +5,7 @@
 #   CONFIG=general LIMIT=4m scripts/experiments/data_size.sh all.en all.de --set tokenizer.model=data/general/spm.model
 #
 # The first file is in the language of data.src. Further arguments are options of nmt sweep.
+# SIZES="25 50" trains only these sizes: several processes or machines can share the work.
 : "${CONFIG:=multi30k}"
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 if [ "$#" -lt 2 ]; then usage_error "the two files of the corpus are missing"; fi
@@ -13,7 +14,7 @@ files=("$(realpath -- "$1")" "$(realpath -- "$2")")
 cd - > /dev/null
 parts="${NMT_DATA:-$PWD/data}/data_size"
 mkdir -p "$parts"
-for percent in 25 50 100; do
+for percent in ${SIZES:-25 50 100}; do
   # Every fourth, every second or every pair: each size has the same mixture of text.
   for i in 0 1; do
     awk -v step=$((100 / percent)) 'NR % step == 0' "${files[i]}" > "$parts/$percent.$i"

@@ -60,22 +60,34 @@ usable() {
 # Print a hash of the files that the installation depends on.
 dependencies_hash() { cat pyproject.toml requirements.lock requirements-dev.lock | cksum; }
 
+# Exit if the environment has the locked dependencies.
+exit_if_current() {
+  local stamp
+  usable || return 0
+  for stamp in ".venv/.installed-$kind" .venv/.installed-dev; do
+    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(dependencies_hash)" ]; then
+      say ".venv is up to date"
+      exit 0
+    fi
+  done
+}
+
+exit_if_current
+# One process installs, and the others wait for it, such as the jobs of an array.
+exec 9>>"$log"
+if command -v flock >/dev/null; then # not on macOS
+  flock 9
+  exit_if_current
+fi
+: >"$log"
+
 if ! usable; then
   interpreter="$(find_python)"
   if [ -L .venv ]; then rm .venv; fi # --clear would empty the target of the link
-  : >"$log"
   step "creating .venv with $("$interpreter" -V)" "$interpreter" -m venv --clear .venv ||
     die "$interpreter could not create .venv" "see all of its output in $PWD/$log, then run this again"
 fi
 
-for stamp in ".venv/.installed-$kind" .venv/.installed-dev; do
-  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(dependencies_hash)" ]; then
-    say ".venv is up to date"
-    exit 0
-  fi
-done
-
-: >"$log"
 {
   step "installing $lock (a few minutes the first time)" "$python" -m pip install -r "$lock" &&
     step "installing nmt" "$python" -m pip install --no-deps --no-build-isolation -e .

@@ -16,6 +16,7 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email import message_from_bytes
 from email.message import Message
@@ -240,6 +241,16 @@ def test_environment_is_updated_if_necessary(small: Path, stub_pip: dict[str, st
     assert venv(moved, **stub_pip).stderr == "venv: .venv is up to date\n"
     assert not (moved / ".venv").is_symlink()
     assert (environment / "bin" / "python").exists()
+
+
+@pytest.mark.skipif(not shutil.which("flock"), reason="needs flock")
+def test_concurrent_processes_create_one_environment(small: Path, stub_pip: dict[str, str]) -> None:
+    with ThreadPoolExecutor(3) as threads:
+        processes = list(threads.map(lambda _: venv(small, **stub_pip), range(3)))
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    messages = sorted(process.stderr for process in processes)
+    assert messages[:2] == ["venv: .venv is up to date\n"] * 2
+    assert "installing nmt" in messages[2]
 
 
 @pytest.mark.parametrize(

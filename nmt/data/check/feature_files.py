@@ -7,7 +7,7 @@ Shape suffix: N pairs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -27,31 +27,22 @@ NUM_CACHED_FILES = 8
 """Number of files whose lines are in memory."""
 
 
-class Features:
+class Features(dict[str, NDArray[Any]]):
     """The features of pairs by name; see `nmt.data.check.features.PAIR`."""
-
-    def __init__(self, columns: Mapping[str, NDArray[Any]]) -> None:
-        self._columns = columns
 
     @classmethod
     def read(cls, directory: Path) -> Self:
         """Map the files of a directory; see `join_records`."""
-        columns = {}
+        features = cls()
         for name in PAIR.names or ():
             dtype = PAIR[name]
             values = map_file(feature_file(directory, name), dtype.base)
-            columns[name] = values.reshape(-1, *dtype.shape)
-        return cls(columns)
-
-    def __len__(self) -> int:
-        return len(self._columns["problems"])
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._columns[name]
+            features[name] = values.reshape(-1, *dtype.shape)
+        return features
 
     def release(self) -> None:
         """Give the memory of mapped files back, which are read again when they are needed."""
-        for column in self._columns.values():
+        for column in self.values():
             release(column)
 
 

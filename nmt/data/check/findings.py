@@ -85,7 +85,7 @@ class FindingCollector:
 
     def __post_init__(self) -> None:
         self.problems_N = np.array(self.features["problems"])
-        self.misaligned_N = np.zeros(len(self.features), bool)
+        self.misaligned_N = np.zeros(len(self.problems_N), bool)
         self.repetitions: dict[Check, Repetition] = {}
         """For each check for duplicates, the pairs that repeat earlier ones."""
 

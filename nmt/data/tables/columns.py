@@ -22,15 +22,6 @@ ColumnName = str | int
 """Name of a column, also a path such as `translation.en`, or its number from 1."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Indices of the columns to read, from 0."""
-
-    source: int
-    references: tuple[int, ...]
-    """The target column, and those of other references."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ColumnRequest:
     """What the user says about a table."""
@@ -107,8 +98,8 @@ class ColumnRequest:
                 return False
         return has_names
 
-    def find(self, path: object, names: Sequence[str], *, has_names: bool = True) -> Columns:
-        """Return the columns to read.
+    def find(self, path: object, names: Sequence[str], *, has_names: bool = True) -> list[int]:
+        """Return the indices of the columns to read: the source, then the references.
 
         Args:
             path: the file, for error messages.
@@ -120,7 +111,7 @@ class ColumnRequest:
             DataError: there is no such column, or source and target are the same.
         """
         if not has_names and self.src is None and self.tgt is None:
-            return Columns(0, (1,))
+            return [0, 1]
         source, *others = self._find_side(path, names, "src")
         name = names[source]
         if others:
@@ -134,7 +125,7 @@ class ColumnRequest:
                 f"{path}: the source and the target are both column '{name}'",
                 f"name two columns; it has {_listed(names)}",
             )
-        return Columns(source, tuple(references))
+        return [source, *references]
 
     def _find_side(self, path: object, names: Sequence[str], option: str) -> list[int]:
         """Return the columns of the source or of all references."""

@@ -9,7 +9,6 @@ from typing import Any
 from nmt.core.console import counted, log_once
 from nmt.core.errors import DataError
 from nmt.data.pairs import InputFile, Pair, one_line
-from nmt.data.tables.columns import Columns
 from nmt.text.decoding import EncodingError
 
 Record = tuple[int, Sequence[Any]]
@@ -28,7 +27,8 @@ class Table:
     """What is counted: line or row."""
     names: Sequence[str]
     """Names of the columns, or their numbers."""
-    columns: Columns
+    columns: Sequence[int]
+    """Indices of the columns to read: the source, then the references."""
     read: Callable[[Sequence[int]], Iterator[Record]]
     """Yields the cells of these columns: text, UTF-8, None if the cell is missing, or a list of
     references."""
@@ -44,7 +44,7 @@ class Table:
             DataError: the file is damaged, or a cell does not hold text.
         """
         num_breaks = 0
-        for number, (source_cell, *cells) in self.read(self._indices):
+        for number, (source_cell, *cells) in self.read(self.columns):
             source = self._text(source_cell, number, 0)
             references = self._references(cells, number)
             # Most rows have no line breaks, and looking for them is faster than replacing them.
@@ -56,11 +56,6 @@ class Table:
         if num_breaks:
             cells_with_breaks = counted(num_breaks, "cell")
             log_once(f"{self.path}: line breaks in {cells_with_breaks} became spaces")
-
-    @property
-    def _indices(self) -> list[int]:
-        """The columns to read: the source, then the references."""
-        return [self.columns.source, *self.columns.references]
 
     def _references(self, cells: Sequence[Any], number: int) -> list[str]:
         """Return the references of a row that are not empty; one empty string if there is none."""
@@ -111,7 +106,7 @@ class Table:
         )
 
     def _place(self, position: int, number: int) -> str:
-        name = self.names[self._indices[position]]
+        name = self.names[self.columns[position]]
         return f"{self.path}, {self.unit} {number}: column '{name}'"
 
 

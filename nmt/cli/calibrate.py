@@ -11,6 +11,7 @@ import typer
 from nmt.cli.options import (
     DeviceOption,
     EncodingErrorsOption,
+    JsonOption,
     ModelOption,
     ReferencesOption,
     SearchOption,
@@ -72,7 +73,7 @@ def calibrate(
         Path | None,
         typer.Option(metavar="FILE", help="Write a report with reliability diagrams to this file."),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_: JsonOption = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",

@@ -14,6 +14,7 @@ from nmt.cli.options import (
     ChrfOption,
     DeviceOption,
     EncodingErrorsOption,
+    JsonOption,
     MetricsOption,
     ReferencesOption,
     SearchOption,
@@ -77,7 +78,7 @@ def compare(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_: JsonOption = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",

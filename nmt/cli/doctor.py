@@ -7,10 +7,9 @@ import platform
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from nmt.cli.options import JsonOption
 from nmt.core.console import counted
 from nmt.core.layout import format_fields
 from nmt.core.packages import install_line
@@ -47,7 +46,7 @@ OPTIONAL = (
 )
 
 
-def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def doctor(json_: JsonOption = False) -> None:
     """Show system information for bug reports.
 
     Shows the CPU, the native engine, the measured speed of each precision, memory, GPU, directories

@@ -62,13 +62,17 @@ ModelOption = Annotated[
         show_default=DEFAULT_MODEL,
     ),
 ]
-MODELS_HELP = (
-    "Run or checkpoint directory, or the name of a pretrained or published model; repeat to"
-    " ensemble."
-)
 ModelsOption = Annotated[
     list[Path] | None,
-    typer.Option("--model", "-m", help=MODELS_HELP, show_default=DEFAULT_MODEL),
+    typer.Option(
+        "--model",
+        "-m",
+        help=(
+            "Run or checkpoint directory, or the name of a pretrained or published model; repeat"
+            " to ensemble."
+        ),
+        show_default=DEFAULT_MODEL,
+    ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 AUTO_PRECISION_HELP = "auto: the faster of fp32 and bf16; on a GPU, bf16 if it has bf16 units."
@@ -89,6 +93,7 @@ LengthPenaltyOption = Annotated[
     float | None,
     typer.Option(help="Length-penalty exponent α (0 = none).", show_default="the model's"),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BleuOption = Annotated[bool, typer.Option("--bleu", help="Report BLEU.")]
 ChrfOption = Annotated[bool, typer.Option("--chrf", help="Report chrF2.")]
 TerOption = Annotated[bool, typer.Option("--ter", help="Report translation edit rate (TER).")]
@@ -302,20 +307,33 @@ def chosen_metrics(flags: Mapping[str, bool], named: Sequence[str] | None) -> li
     return list(dict.fromkeys(metrics))
 
 
-def load_translator(model: Path | list[Path] | None, device: str, precision: str) -> Translator:
-    """Load the model of --model; by default the newest run, else a pretrained model, which is
-    logged."""
+def load_translator(
+    model: Path | list[Path] | None,
+    device: str,
+    precision: str,
+    engine: str = "nmt",
+    to: str = "",
+) -> Translator:
+    """Load the models of --model, which must translate into the language `to` unless it is empty;
+    by default the newest run that does, else a pretrained model, which is logged."""
     from nmt.models import discovery
+    from nmt.text.language_codes import normalize_code
     from nmt.translation.translator import Translator
 
-    translator = Translator.load(model or discovery.newest_model(), device, precision)
+    chosen = model or discovery.newest_model(to)
+    paths = chosen if isinstance(chosen, list) else [chosen]
+    translator = Translator.load(paths, device, precision, engine)
+    target = translator.config.data.tgt
+    if to and normalize_code(target) != normalize_code(to):
+        raise UsageError(
+            f"{paths[0]} translates into '{target}', not '{to}'", "leave out --model or --to"
+        )
     if model is None:
-        log_default_model(translator)
+        _log_default_model(translator)
     return translator
 
 
-def log_default_model(translator: Translator) -> None:
-    """Log the model that is used without --model."""
+def _log_default_model(translator: Translator) -> None:
     from nmt.runs import pretrained
 
     checkpoint = translator.checkpoint

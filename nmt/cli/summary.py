@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.options import ConfigOption, SetOption
+from nmt.cli.options import ConfigOption, JsonOption, SetOption
 from nmt.core.console import format_bytes
 from nmt.core.errors import UsageError
 from nmt.core.layout import format_table, wrap
@@ -29,7 +29,7 @@ def summary(
     ] = None,
     config: ConfigOption = "",
     set_: SetOption = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_: JsonOption = False,
 ) -> None:
     """Show a model's layers, shapes and parameter counts.
 

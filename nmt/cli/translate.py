@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import (
-    DEFAULT_MODEL,
-    MODELS_HELP,
     BeamSizeOption,
     DeviceOption,
     EncodingErrorsOption,
     LengthPenaltyOption,
+    ModelsOption,
     SearchOption,
     SearchPrecisionOption,
-    log_default_model,
+    load_translator,
     search_spec,
 )
 from nmt.core.errors import CheckpointError, NMTError, UsageError, check_choice
@@ -58,15 +57,7 @@ def translate(
             show_default=False,
         ),
     ] = None,
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help=MODELS_HELP,
-            show_default=DEFAULT_MODEL,
-        ),
-    ] = None,
+    model: ModelsOption = None,
     then: Annotated[
         list[Path] | None,
         typer.Option(
@@ -327,8 +318,8 @@ def translate(
 
     from nmt.jobs.argument_lines import join_argument
 
-    first = _load(model, "", device, precision, engine) if then else None
-    translator = _load(then or model, to, device, precision, engine)
+    first = load_translator(model, device, precision, engine) if then else None
+    translator = load_translator(then or model, device, precision, engine, to)
     if show_confidence and translator.calibration is None:
         raise _not_calibrated(translator, model)
     prefix = join_argument(prefix, encoding_errors)
@@ -464,26 +455,6 @@ def _guard(translator: Translator, protect: list[str] | None, glossary: Path | N
     data = translator.config.data
     terms = Glossary.load(glossary, data.src, data.tgt)
     return Guard(translator, protect=patterns, glossary=terms)
-
-
-def _load(
-    model: list[Path] | None, to: str, device: str, precision: str, engine: str
-) -> Translator:
-    """Load the models, and check that they translate into the language of --to."""
-    from nmt.models import discovery
-    from nmt.text.language_codes import normalize_code
-    from nmt.translation.translator import Translator
-
-    paths = model or [discovery.newest_model(to)]
-    translator = Translator.load(paths, device, precision, engine)
-    target = translator.config.data.tgt
-    if to and normalize_code(target) != normalize_code(to):
-        raise UsageError(
-            f"{paths[0]} translates into '{target}', not '{to}'", "leave out --model or --to"
-        )
-    if model is None:
-        log_default_model(translator)
-    return translator
 
 
 def _not_calibrated(translator: Translator, model: list[Path] | None) -> NMTError:

@@ -7,12 +7,10 @@ suffix: N pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from nmt.core import runtime
 from nmt.core.errors import UsageError
 from nmt.data.arrays import Doubles, Floats
 from nmt.data.pairs import Pair
@@ -46,35 +44,21 @@ class DualScorer:
         self.have_equal_tokenizers = is_joint and checksums[0] == checksums[1]
 
     @classmethod
-    def load(
-        cls,
-        forward: Path | str,
-        reverse: Path | str,
-        device: str = "cpu",
-        precision: str = "",
-    ) -> DualScorer:
-        """Load the models.
+    def load(cls, forward: Path | str, reverse: Path | str) -> DualScorer:
+        """Load the models, for the CPU.
 
         Args:
             forward: name or run directory of a model from the source to the target language.
             reverse: that of a model from the target to the source language.
-            device: auto, cpu, cuda or cuda:N.
-            precision: auto, fp32, bf16, fp16 or int8; empty: int8 if the native engine can run the
-                model, otherwise auto.
 
         Raises:
             CheckpointError: a model does not exist or is damaged.
-            UsageError: the models do not translate in opposite directions, or the device does not
-                support the precision.
+            UsageError: the models do not translate in opposite directions.
         """
-        device = runtime.resolve_device(device)
         [forward_files] = find_models([Path(forward)])
         [reverse_files] = find_models([Path(reverse)])
         _check_directions(forward_files, reverse_files)
-        return cls(
-            ForcedDecoder.load(forward_files, device, precision),
-            ForcedDecoder.load(reverse_files, device, precision),
-        )
+        return cls(ForcedDecoder.load(forward_files), ForcedDecoder.load(reverse_files))
 
     def score(self, pairs: Sequence[Pair]) -> Floats:
         """Return the score of each pair, [N]; 0 if a side is blank."""
@@ -96,26 +80,12 @@ class DualScorer:
             chunk = pairs[start:end]
             sources = [source for source, _ in chunk]
             targets = [target for _, target in chunk]
-            forward_ids = self.forward.encode(sources, targets)
-            if self.have_equal_tokenizers:
-                reverse_ids = forward_ids.swapped()
-            else:
-                reverse_ids = self.reverse.encode(targets, sources)
-            forward += self.forward.cross_entropies(forward_ids)
-            reverse += self.reverse.cross_entropies(reverse_ids)
+            source_ids, target_ids = self.forward.encode(sources, targets)
+            forward += self.forward.cross_entropies(source_ids, target_ids)
+            if not self.have_equal_tokenizers:
+                target_ids, source_ids = self.reverse.encode(targets, sources)
+            reverse += self.reverse.cross_entropies(target_ids, source_ids)
         return np.array(forward), np.array(reverse)
-
-
-@dataclass(frozen=True)
-class TokenIds:
-    """Token ids of both sides of several pairs, without start and end tokens."""
-
-    sources: Sentences
-    targets: Sentences
-
-    def swapped(self) -> TokenIds:
-        """Return the pairs in the other direction."""
-        return TokenIds(self.targets, self.sources)
 
 
 class ForcedDecoder:
@@ -129,26 +99,25 @@ class ForcedDecoder:
         self.max_tokens = min(MAX_TOKENS, positions - 1)
 
     @classmethod
-    def load(cls, files: ModelFiles, device: str, precision: str) -> ForcedDecoder:
-        """Load a model; see `DualScorer.load`."""
-        if not precision:
-            is_native = runs_natively([files.config.model], device)
-            precision = "int8" if is_native else "auto"
-        engine = load_engine([files], device, precision, files.tokenizer.decode)
+    def load(cls, files: ModelFiles) -> ForcedDecoder:
+        """Load a model, in int8 if the native engine can run it."""
+        is_native = runs_natively([files.config.model], "cpu")
+        precision = "int8" if is_native else "auto"
+        engine = load_engine([files], "cpu", precision, files.tokenizer.decode)
         return cls(engine, files.tokenizer)
 
-    def encode(self, sources: Sequence[str], targets: Sequence[str]) -> TokenIds:
-        """Return the token ids of pairs."""
+    def encode(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[Sentences, Sentences]:
+        """Return the token ids of sources and targets, without start and end tokens."""
         source_ids = self.tokenizer.encode_batch(sources)
         target_ids = self.tokenizer.encode_batch(targets, target=True)
-        return TokenIds(self._truncate(source_ids), self._truncate(target_ids))
+        return self._truncate(source_ids), self._truncate(target_ids)
 
-    def cross_entropies(self, ids: TokenIds) -> list[float]:
+    def cross_entropies(self, sources: Sentences, targets: Sentences) -> list[float]:
         """Return the cross-entropy of each target given its source, in nats per token, including
         the end token."""
-        log_probs = self.engine.log_probs(ids.sources, ids.targets)
+        log_probs = self.engine.log_probs(sources, targets)
         cross_entropies = []
-        for target, log_prob in zip(ids.targets, log_probs, strict=True):
+        for target, log_prob in zip(targets, log_probs, strict=True):
             num_tokens = len(target) + 1
             cross_entropies.append(-log_prob / num_tokens)
         return cross_entropies

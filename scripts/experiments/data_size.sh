@@ -9,12 +9,19 @@
 : "${CONFIG:=multi30k}"
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 if [ "$#" -lt 2 ]; then usage_error "the two files of the corpus are missing"; fi
+read -ra sizes <<< "${SIZES:-25 50 100}"
+for percent in "${sizes[@]}"; do
+  case "$percent" in
+    1 | 2 | 4 | 5 | 10 | 20 | 25 | 50 | 100) ;;
+    *) usage_error "SIZES has '$percent', which does not divide 100" 'SIZES="25 50 100"' ;;
+  esac
+done
 cd "$here"
 files=("$(realpath -- "$1")" "$(realpath -- "$2")")
 cd - > /dev/null
 parts="${NMT_DATA:-$PWD/data}/data_size"
 mkdir -p "$parts"
-for percent in ${SIZES:-25 50 100}; do
+for percent in "${sizes[@]}"; do
   # Every fourth, every second or every pair: each size has the same mixture of text.
   for i in 0 1; do
     awk -v step=$((100 / percent)) 'NR % step == 0' "${files[i]}" > "$parts/$percent.$i"

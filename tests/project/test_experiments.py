@@ -127,6 +127,7 @@ def test_data_size_uses_equal_mixtures(tmp_path: Path) -> None:
     (run,) = (tmp_path / "runs" / "experiments" / "data_size" / "25").glob("*_seed=1")
     assert json.loads((run / "data.json").read_text())["pairs"]["train"] == len(english) // 4
     assert script("data_size.sh", files[0], code=2, **environment) == []
+    assert script("data_size.sh", *files, code=2, **environment, SIZES="25 30") == []
 
 
 def test_cost_of_layers(tmp_path: Path) -> None:

@@ -58,16 +58,20 @@ class DualScorer:
         [forward_files] = find_models([Path(forward)])
         [reverse_files] = find_models([Path(reverse)])
         _check_directions(forward_files, reverse_files)
-        return cls(ForcedDecoder.load(forward_files), ForcedDecoder.load(reverse_files))
+        forward_decoder = ForcedDecoder.load(forward_files)
+        reverse_decoder = ForcedDecoder.load(reverse_files)
+        return cls(forward_decoder, reverse_decoder)
 
     def score(self, pairs: Sequence[Pair]) -> Floats:
         """Return the score of each pair, [N]; 0 if a side is blank."""
         forward_N, reverse_N = self.cross_entropies(pairs)
         difference_N = np.abs(forward_N - reverse_N)
         mean_N = (forward_N + reverse_N) / 2
-        score_N = np.exp(-(difference_N + mean_N))
+        distance_N = difference_N + mean_N
+        score_N = np.exp(-distance_N)
         for i, (source, target) in enumerate(pairs):
-            if not source.strip() or not target.strip():
+            is_blank = not source.strip() or not target.strip()
+            if is_blank:
                 score_N[i] = 0
         return score_N.astype(np.float32)
 
@@ -108,9 +112,11 @@ class ForcedDecoder:
 
     def encode(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[Sentences, Sentences]:
         """Return the token ids of sources and targets, without start and end tokens."""
-        source_ids = self.tokenizer.encode_batch(sources)
-        target_ids = self.tokenizer.encode_batch(targets, target=True)
-        return self._truncate(source_ids), self._truncate(target_ids)
+        all_source_ids = self.tokenizer.encode_batch(sources)
+        all_target_ids = self.tokenizer.encode_batch(targets, target=True)
+        source_ids = self._truncate(all_source_ids)
+        target_ids = self._truncate(all_target_ids)
+        return source_ids, target_ids
 
     def cross_entropies(self, sources: Sentences, targets: Sentences) -> list[float]:
         """Return the cross-entropy of each target given its source, in nats per token, including
